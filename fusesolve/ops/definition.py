@@ -1,0 +1,75 @@
+"""What a primitive is: one `OpDef` holds all that the rest of fusesolve knows about an operator."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from fusesolve.access import AccessMap
+from fusesolve.graph import Node, TensorType
+
+# Shape rule: (operand types, attributes) -> result types. A literal operand comes as a 0-d type. Raises InputError
+# (without the node's name; the caller adds it) where shapes, types or attributes do not fit.
+type InferRule = Callable[[Sequence[TensorType], Mapping[str, Any]], tuple[TensorType, ...]]
+# Access rule: (node, operand types, result types) -> access map.
+type AccessRule = Callable[[Node, Sequence[TensorType], Sequence[TensorType]], AccessMap]
+# NumPy reference: (operand arrays, attributes, result types) -> result arrays. Plain NumPy, no shortcuts.
+type Reference = Callable[[Sequence[Any], Mapping[str, Any], Sequence[TensorType]], tuple[Any, ...]]
+
+
+class OpKind(StrEnum):
+    """What the kernel space does with an operator."""
+
+    ELEMENTWISE = "elementwise"  # one result element from one element of each operand (broadcast allowed)
+    REDUCE = "reduce"  # folds axes with an associative operation
+    CONTRACTION = "contraction"  # matmul, convolution: multiply and add over reduction axes
+    VIEW = "view"  # reshape, squeeze: the same bytes under another shape; never a kernel
+    MOVEMENT = "movement"  # transpose, slice, concat, pad, broadcast: injective (or constant) index maps
+    GATHER = "gather"  # indices from data, read side
+    WINDOW = "window"  # pooling, stencil: a small window per result element
+    GENERATE = "generate"  # arange, fill: no tensor operand
+    OPAQUE = "opaque"  # scan, sort, scatter, unknown: a kernel of its own
+
+
+class Pipe(StrEnum):
+    """Which execution pipe the arithmetic of an operator runs on."""
+
+    FMA = "fma"  # add, mul, fused multiply-add, max, compare in floating point
+    ALU = "alu"  # integer and logic, select, conversion
+    SFU = "sfu"  # reciprocal, rsqrt, exp2, log2, sin, tanh: special-function units
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Instructions per result element (per reduced element for reductions), by pipe, and the code they take.
+
+    `instructions` is the number of machine instructions of one inlined copy; `scratch` the extra registers that
+    the inlined sequence needs at its worst point. Source of the numbers: see each table that fills them.
+    """
+
+    fma: float = 0.0
+    alu: float = 0.0
+    sfu: float = 0.0
+    instructions: float = 1.0
+    scratch: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpDef:
+    """One primitive.
+
+    `operands`: least and greatest number of operands (None: any number). `attrs`: the attributes it takes,
+    name -> (required?, one-line meaning). `linear`: f(a*x) = a*f(x) in its tensor operand, which lets an online
+    softmax rescale across it.
+    """
+
+    name: str
+    kind: OpKind
+    doc: str
+    operands: tuple[int, int | None]
+    infer: InferRule
+    access: AccessRule
+    reference: Reference
+    work: Work = field(default_factory=Work)
+    attrs: Mapping[str, tuple[bool, str]] = field(default_factory=dict)
+    linear: bool = False
