@@ -7,6 +7,7 @@ share a loop nest, what is re-read, and what is computed twice.
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeAlias
 
 
 class AccessKind(StrEnum):
@@ -30,7 +31,7 @@ class Access:
     red: int | None = None
 
 
-type OperandMap = tuple[Access, ...]
+OperandMap: TypeAlias = tuple[Access, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
+from typing import TypeAlias
 
-type AttrValue = int | float | str | bool | tuple[int, ...]
+AttrValue: TypeAlias = int | float | str | bool | tuple[int, ...]
 
 
 class DType(StrEnum):
@@ -78,7 +79,7 @@ class Literal:
     value: float | int | bool
 
 
-type Operand = str | Literal
+Operand: TypeAlias = str | Literal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

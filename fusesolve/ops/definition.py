@@ -3,18 +3,18 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeAlias
 
 from fusesolve.access import AccessMap
 from fusesolve.graph import Node, TensorType
 
 # Shape rule: (operand types, attributes) -> result types. A literal operand comes as a 0-d type. Raises InputError
 # (without the node's name; the caller adds it) where shapes, types or attributes do not fit.
-type InferRule = Callable[[Sequence[TensorType], Mapping[str, Any]], tuple[TensorType, ...]]
+InferRule: TypeAlias = Callable[[Sequence[TensorType], Mapping[str, Any]], tuple[TensorType, ...]]
 # Access rule: (node, operand types, result types) -> access map.
-type AccessRule = Callable[[Node, Sequence[TensorType], Sequence[TensorType]], AccessMap]
+AccessRule: TypeAlias = Callable[[Node, Sequence[TensorType], Sequence[TensorType]], AccessMap]
 # NumPy reference: (operand arrays, attributes, result types) -> result arrays. Plain NumPy, no shortcuts.
-type Reference = Callable[[Sequence[Any], Mapping[str, Any], Sequence[TensorType]], tuple[Any, ...]]
+Reference: TypeAlias = Callable[[Sequence[Any], Mapping[str, Any], Sequence[TensorType]], tuple[Any, ...]]
 
 
 class OpKind(StrEnum):
