@@ -1,0 +1,116 @@
+"""The plan: which operators share a kernel, what each kernel costs, and how far the whole is proven.
+
+`Plan.to_dict` is the `fusesolve-plan/1` document: a plan file alone is enough to report, generate, run and validate.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+FORMAT = "fusesolve-plan/1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedGroup:
+    """One kernel of a plan.
+
+    Times are integer ns, launch included in `latency_ns`; sizes are bytes. `nodes` are names of the user's
+    operators (`name/primitive` where an operator is split between groups); `inputs`, `outputs` are value names.
+    What a template or a device does not have is None (an NPU has no registers).
+    """
+
+    id: int
+    nodes: tuple[str, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    recomputed: tuple[str, ...]
+    template: str
+    implementation: str
+    tiling: Mapping[str, int]
+    start_ns: int
+    stream: int
+    latency_ns: int
+    bound_by: str
+    terms_ns: Mapping[str, int]
+    dram_bytes: int
+    flops: int
+    registers_per_thread: int | None
+    shared_bytes: int | None
+    spill_bytes: int | None
+    occupancy: float | None
+    blocks: int | None
+    threads: int | None
+    code_bytes: int | None
+    argument_bytes: int | None
+    uncertain: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphRecord:
+    """The graph that was planned: its name, the digest of its definition, sizes and the definition (no weights)."""
+
+    name: str
+    sha256: str
+    nodes: int
+    values: int
+    definition: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HardwareRecord:
+    """The profile that was planned for, resolved."""
+
+    name: str
+    sha256: str
+    definition: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpaceRecord:
+    """The kernel space: how many candidates, whether it was cut and by which limits, how many regions."""
+
+    candidates: int
+    truncated: bool
+    cut_by: tuple[str, ...]
+    regions: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A whole plan. `objective_ns`, `bound_ns` and `gap` are None where there is none, never 0 for 'none'."""
+
+    fusesolve_version: str
+    graph: GraphRecord
+    hardware: HardwareRecord
+    options: Mapping[str, Any]
+    timing: Mapping[str, Any]
+    status: str
+    objective_ns: int | None
+    bound_ns: int | None
+    gap: float | None
+    unfused_ns: int | None
+    speedup: float | None
+    dram_bytes: int | None
+    unfused_dram_bytes: int | None
+    peak_memory_bytes: int | None
+    unfused_peak_memory_bytes: int | None
+    space: SpaceRecord
+    seconds: Mapping[str, float]
+    groups: tuple[PlannedGroup, ...]
+    warnings: tuple[str, ...]
+    conflicts: tuple[Mapping[str, Any], ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The `fusesolve-plan/1` document as plain data, keys in a fixed order."""
+        body = _plain(asdict(self))
+        if not self.conflicts:
+            del body["conflicts"]
+        return {"format": FORMAT, **body}
+
+
+def _plain(item: Any) -> Any:
+    if isinstance(item, Mapping):
+        return {str(key): _plain(value) for key, value in item.items()}
+    if isinstance(item, list | tuple):
+        return [_plain(value) for value in item]
+    return item
