@@ -1,0 +1,132 @@
+"""Fusion groups: the facts of a set of operators that would share one kernel, and the work that it does.
+
+The candidates room finds the facts, the legality room judges them, the cost rooms price the workload, for one kind
+of device each. Nothing here knows a device.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Template(StrEnum):
+    """The kernel shapes that fusesolve knows."""
+
+    POINTWISE = "pointwise"  # one iteration space, injective access
+    ROW = "row"  # reductions over the innermost axes; one block (or warp) owns a row
+    REDUCTION = "reduction"  # reductions over other axes; a block owns a strip of columns, or a split of it
+    CONTRACTION = "contraction"  # one matmul or convolution with prologue and epilogue
+    ATTENTION = "attention"  # two contractions around an online softmax
+    MOVEMENT = "movement"  # nothing but index maps
+    OPAQUE = "opaque"  # a kernel that fusesolve cannot look into
+
+
+TEMPLATES: tuple[Template, ...] = tuple(Template)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupFacts:
+    """What the structural rules look at. Every count is >= 0.
+
+    `blocked` counts data edges inside the group that no loop nest can carry (indices that depend on data,
+    sorts, a reshape that cuts across dimensions). `conflicts` counts operators that would need one loop
+    variable for two of their dimensions. `stray` counts operators whose loops are not loops of the group.
+    `reduction_sets` counts different sets of reduced axes. `late_reductions` counts reductions beside a
+    contraction that are not those of an online softmax. `interior_writes` counts values that must be written
+    but that the kernel never holds whole.
+    """
+
+    size: int
+    opaque: int = 0
+    contractions: int = 0
+    reductions: int = 0
+    blocked: int = 0
+    conflicts: int = 0
+    stray: int = 0
+    reduction_sets: int = 0
+    late_reductions: int = 0
+    interior_writes: int = 0
+    attention: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """The numbers that the cost models price; one row of a columnar table.
+
+    Iteration space: `outer` x `inner` points (rows x row length for reductions; 1 x points for pointwise), or
+    `batch` contractions of `m` x `n` x `k`. Counts are totals over the kernel unless they say "per point".
+    """
+
+    template: int  # index into TEMPLATES
+    outer: int = 1
+    inner: int = 1
+    batch: int = 1
+    m: int = 1
+    n: int = 1
+    k: int = 1
+    head: int = 0  # attention: width of a head of the second contraction
+    contiguous: int = 1  # 1: the reduced axes are innermost in memory
+    passes: int = 1  # times that a row has to be visited
+    reductions: int = 0
+    fma: float = 0.0  # instructions, all points
+    alu: float = 0.0
+    sfu: float = 0.0
+    mma: float = 0.0  # multiply-adds of contractions
+    side_work: float = 0.0  # contraction: fma-pipe instructions of prologues per operand element loaded
+    instructions: float = 0.0  # machine instructions of one point (code size), inlined copies
+    scratch: int = 0  # worst extra registers of an inlined sequence
+    live: int = 1  # most live values of one point, loads first
+    full_reads: int = 0  # arrays read along the inner axis
+    row_reads: int = 0  # arrays constant along the inner axis
+    full_writes: int = 0
+    arrays: int = 1  # arrays in the argument list
+    element_bytes: int = 4  # widest element read or written at full size
+    narrow_bytes: int = 4  # narrowest element read or written at full size
+    operand_bytes: int = 4  # contraction operands
+    tensor_rate: int = -1  # index into TENSOR_TYPES, -1: not eligible for a tensor pipe
+    held_bytes: float = 0.0  # bytes per point that a held row keeps between passes
+    reread_bytes: float = 0.0  # bytes read again per extra pass when the row is not held
+    read_bytes: int = 0  # compulsory, once each
+    write_bytes: int = 0
+    warm_read_bytes: int = 0  # part of read_bytes that another kernel of the plan has written
+    footprint_bytes: int = 0  # bytes of the values touched, for cache residency
+    staged: int = 0  # arrays whose contiguous axis is not the kernel's
+    staged_bytes: int = 0
+    a_bytes: int = 0  # contraction: left operand, as read from memory
+    b_bytes: int = 0
+    weight_bytes: int = 0  # part of read_bytes that is weights of the model
+    plain: int = 0  # 1: a contraction that a library call does alone
+    linear_tail: int = 1  # attention: what lies between softmax and the second contraction is linear
+    float_share: int = 1  # 1: arithmetic on floats
+
+
+TENSOR_TYPES: tuple[str, ...] = ("f64", "f32", "f16", "bf16", "f8e4m3", "f8e5m2", "i8", "u8")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FusionGroup:
+    """A set of operators that could run as one kernel.
+
+    `members` index the operators of the program, ascending. `reads` and `writes` are value numbers:
+    storage read from memory (inputs and weights of the model too) and storage written.
+    `optional` are the writes that another kernel could do instead (the value is computed again there);
+    `interior` are values needed outside that this kernel cannot write.
+    """
+
+    members: tuple[int, ...]
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+    interior: tuple[int, ...]
+    template: Template
+    facts: GroupFacts
+    workload: Workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Why a group is not a kernel: the rule, its numbers in words, and what would make it fit."""
+
+    rule: str
+    message: str
+    lever: str
+    need: float | None = None
+    limit: float | None = None
