@@ -1,0 +1,84 @@
+"""What the planning commands ask for: the texts of the options, checked and turned into keywords of the planner."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fusesolve.cli.options import load_pins, parse_bindings, parse_sets
+from fusesolve.errors import InputError
+
+DEFAULT_GRAPH = "gpt2_block"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRequest:
+    """The options of `plan` and `explain` as given; `time_limit` in seconds, `max_memory` a text with a unit."""
+
+    bind: Sequence[str]
+    strict: bool
+    as_dtype: str | None
+    strategy: str
+    time_limit: float
+    work_limit: float | None
+    workers: int | None
+    seed: int
+    together: Sequence[str]
+    apart: Sequence[str]
+    pins: Path | None
+    recompute: bool
+    max_memory: str | None
+    max_kernels: int | None
+    launch: str
+    streams: int
+    implementation: str
+
+    def keywords(self) -> dict[str, Any]:
+        """The keywords of `fusesolve.plan`; InputError names the first option whose value makes no sense."""
+        self._check_numbers()
+        pins = load_pins(self.pins)
+        return {
+            "bind": parse_bindings(self.bind),
+            "strict": self.strict,
+            "as_dtype": self.as_dtype,
+            "strategy": self.strategy,
+            "time_limit": self.time_limit,
+            "work_limit": self.work_limit,
+            "workers": self.workers,
+            "seed": self.seed,
+            "together": (*parse_sets("--together", self.together), *pins["together"]),
+            "apart": (*parse_sets("--apart", self.apart), *pins["apart"]),
+            "recompute": self.recompute,
+            "max_memory": _parse_size(self.max_memory),
+            "max_kernels": self.max_kernels,
+            "launch": self.launch,
+            "implementation": self.implementation,
+        }
+
+    def _check_numbers(self) -> None:
+        if self.streams != 1:
+            raise InputError(f"--streams {self.streams}: only one stream can be planned for now; use --streams 1")
+        limits = (("--time-limit", self.time_limit), ("--work-limit", self.work_limit))
+        for option, number in limits:
+            if number is not None and not 0 < number < float("inf"):
+                raise InputError(f"{option} {number:g}: expected a number above 0")
+        counts = (("--workers", self.workers), ("--max-kernels", self.max_kernels))
+        for option, count in counts:
+            if count is not None and count < 1:
+                raise InputError(f"{option} {count}: expected an integer of at least 1")
+        if not 0 <= self.seed < 2**31:
+            raise InputError(f"--seed {self.seed}: expected an integer from 0 to {2**31 - 1}")
+
+
+def _parse_size(text: str | None) -> int | None:
+    from fusesolve.units import Dimension, parse_count
+
+    if text is None:
+        return None
+    try:
+        size = parse_count(int(text) if text.isdigit() else text, Dimension.BYTES)
+    except InputError as error:
+        raise InputError(f"--max-memory: {error}") from error
+    if size < 1:
+        raise InputError(f"--max-memory {text}: expected a size above 0, such as '12 GiB'")
+    return size

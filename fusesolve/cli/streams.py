@@ -1,0 +1,98 @@
+"""Where results and notes go: stdout, stderr, files written whole or not at all."""
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from fusesolve.errors import InputError
+
+WIDTH_WHEN_PIPED = 160
+
+
+def note(message: str) -> None:
+    """One line for the person at the terminal (stderr); a reader that left is no error."""
+    try:
+        sys.stderr.write(message.rstrip("\n") + "\n")
+        sys.stderr.flush()
+    except BrokenPipeError:
+        return
+
+
+def silent(message: str) -> None:
+    """Take a note and show nothing (`--quiet`)."""
+
+
+def notes(*, quiet: bool) -> Callable[[str], None]:
+    """`note`, or `silent` where the user asked for quiet."""
+    return silent if quiet else note
+
+
+def colour_wanted() -> bool:
+    """True where stdout is a terminal that has not asked for plain text (NO_COLOR, TERM=dumb)."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def result_width(output: Path | None) -> int:
+    """Columns for a table: those of the terminal, or of COLUMNS, or 160 where the result is piped or written."""
+    if output is None and sys.stdout.isatty():
+        return shutil.get_terminal_size().columns
+    given = os.environ.get("COLUMNS", "")
+    return int(given) if given.isdigit() and int(given) >= 40 else WIDTH_WHEN_PIPED
+
+
+def check_writable(output: Path | None) -> None:
+    """Raise InputError at once where `output` could not be written, before any long work."""
+    if output is None or (output.exists() and not output.is_file() and not output.is_dir()):
+        return
+    if output.is_dir():
+        raise InputError(f"cannot write {output}: it is a folder; name a file in it, such as {output / 'plan.json'}")
+    folder = output.resolve().parent
+    if not folder.is_dir():
+        raise InputError(f"cannot write {output}: there is no folder {folder}; make it first, or write elsewhere")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise InputError(f"cannot write {output}: no permission to write in {folder}; write elsewhere")
+
+
+def write_result(text: str, output: Path | None) -> None:
+    """Write a result to stdout, or whole to the file `output` (through a temporary file beside it and a rename).
+
+    Where the file cannot be written the old one stays as it was, the result goes to stdout so that nothing is lost,
+    and an InputError says so.
+    """
+    if output is None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        return
+    try:
+        if output.exists() and not output.is_file():
+            output.write_text(text, encoding="utf-8")  # a device or a pipe cannot be replaced
+        else:
+            _replace_file(text, output)
+    except OSError as error:
+        sys.stdout.write(text)
+        raise InputError(f"cannot write {output}: {error.strerror}; the result went to stdout instead") from error
+
+
+def _replace_file(text: str, output: Path) -> None:
+    target = output.resolve()
+    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as stream:
+            stream.write(text)
+        Path(name).chmod(_mode(target))
+        Path(name).replace(target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _mode(target: Path) -> int:
+    """Permissions of the finished file: those of the file it replaces, else what the process' mask allows."""
+    if target.exists():
+        return target.stat().st_mode & 0o777
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask

@@ -1,0 +1,155 @@
+"""The plan as a person reads it: one line a kernel, then the total, the proof, memory and warnings."""
+
+import math
+from collections.abc import Sequence
+
+from fusesolve.plan import Plan, PlannedGroup
+from fusesolve.report.text import Column, render_facts, render_table, short_names
+from fusesolve.units import format_bytes, format_seconds
+
+WIDE = 120
+COLUMNS = (
+    Column(head="#", right=True),
+    Column(head="operators", flexible=True),
+    Column(head="template"),
+    Column(head="time", right=True),
+    Column(head="bound by"),
+    Column(head="DRAM", right=True),
+    Column(head="regs", right=True),
+    Column(head="shared", right=True),
+    Column(head="occ", right=True),
+)
+
+
+def plan_table(plan: Plan, *, width: int, colour: bool) -> str:
+    """The whole report on a plan, at most `width` columns wide; INFEASIBLE and NO_SOLUTION plans say why."""
+    head = f"{plan.graph.name} on {plan.hardware.name}: {_headline(plan)}\n"
+    body = _kernels(plan.groups, width=width, colour=colour) if plan.groups else ""
+    return head + ("\n" + body if body else "") + "\n" + render_facts(_facts(plan), width=width)
+
+
+def summary(plan: Plan) -> str:
+    """One line on a plan: kernels, time, gain and proof."""
+    return f"{plan.graph.name} on {plan.hardware.name}: {_headline(plan)}; {_proof(plan)}"
+
+
+def _headline(plan: Plan) -> str:
+    if plan.objective_ns is None:
+        return "no plan"
+    gain = "" if plan.speedup is None else f", {plan.speedup:.2f} x the speed of one kernel an operator"
+    count = len(plan.groups)
+    return f"{count} kernel{'s' * (count != 1)}, {_time(plan.objective_ns)} predicted{gain}"
+
+
+def _kernels(groups: Sequence[PlannedGroup], *, width: int, colour: bool) -> str:
+    wide = width >= WIDE
+    rows = [_row(group, wide=wide) for group in groups]
+    fixed = sum(max(len(row[index]) for row in (*rows, _heads())) + 2 for index in range(len(COLUMNS)) if index != 1)
+    room = max(width - fixed, 12)
+    filled = [[*row[:1], _operators(group, room), *row[2:]] for group, row in zip(groups, rows, strict=True)]
+    return render_table(COLUMNS, filled, width=width, colour=colour) + _marks(groups)
+
+
+def _heads() -> list[str]:
+    return [column.head for column in COLUMNS]
+
+
+def _row(group: PlannedGroup, *, wide: bool) -> list[str]:
+    return [
+        str(group.id),
+        "",
+        group.template if wide else group.template[:10],
+        _time(group.latency_ns) + ("?" if group.uncertain else ""),
+        group.bound_by if wide else group.bound_by[:8],
+        _size(group.dram_bytes),
+        _count(group.registers_per_thread) + ("!" if group.spill_bytes else ""),
+        _size(group.shared_bytes),
+        "-" if group.occupancy is None else f"{100 * group.occupancy:.0f}%",
+    ]
+
+
+def _operators(group: PlannedGroup, room: int) -> str:
+    again = set(group.recomputed)
+    return short_names([f"{name}*" if name in again else name for name in group.nodes], room)
+
+
+def _marks(groups: Sequence[PlannedGroup]) -> str:
+    """What the marks in the table mean; only those that occur."""
+    marks = (
+        (any(group.recomputed for group in groups), "* computed in more than one kernel"),
+        (any(group.uncertain for group in groups), "? the gain is below the known error of the model"),
+        (any(group.spill_bytes for group in groups), "! registers spill to memory"),
+    )
+    lines = "".join(f"{text}\n" for shown, text in marks if shown)
+    return f"\n{lines}" if lines else ""
+
+
+def _facts(plan: Plan) -> list[tuple[str, str]]:
+    facts = [("total", _total(plan)), ("proof", _proof(plan))]
+    if plan.dram_bytes is not None:
+        facts.append(("DRAM", _against(plan.dram_bytes, plan.unfused_dram_bytes)))
+    if plan.peak_memory_bytes is not None:
+        facts.append(("peak memory", _against(plan.peak_memory_bytes, plan.unfused_peak_memory_bytes)))
+    if plan.seconds:
+        facts.append(("search", ", ".join(f"{stage} {seconds:.2f} s" for stage, seconds in plan.seconds.items())))
+    facts += [("conflict", line) for line in conflict_lines(plan)]
+    facts += [("warning", text) for text in plan.warnings]
+    return facts
+
+
+def conflict_lines(plan: Plan) -> list[str]:
+    """One line a conflict of an infeasible plan: its message, or its fields where it has none."""
+    return [
+        str(entry.get("message") or ", ".join(f"{key}: {value}" for key, value in entry.items()))
+        for entry in plan.conflicts
+    ]
+
+
+def _total(plan: Plan) -> str:
+    if plan.objective_ns is None:
+        return "none" if plan.unfused_ns is None else f"none; one kernel an operator takes {_time(plan.unfused_ns)}"
+    text = f"{_time(plan.objective_ns)} in {len(plan.groups)} kernels"
+    if plan.unfused_ns is None:
+        return text
+    gain = "" if plan.speedup is None else f", {plan.speedup:.2f} x"
+    return f"{text}; one kernel an operator {_time(plan.unfused_ns)}{gain}"
+
+
+def _proof(plan: Plan) -> str:
+    """What is proven, in words: over which kernels, and how far the best possible plan can be."""
+    space = f"{plan.space.candidates:,} kernels"
+    if plan.space.truncated:
+        space += f" (the space was cut by {', '.join(plan.space.cut_by) or 'a limit'})"
+    if plan.status == "OPTIMAL":
+        return f"optimal over {space}"
+    if plan.status == "INFEASIBLE":
+        return f"infeasible: no plan exists over {space}"
+    if plan.status == "NO_SOLUTION":
+        return f"no plan was found within the limit over {space}; raise --time-limit"
+    if plan.gap is None:
+        return f"no bound is known over {space}"
+    return f"within {_percent(plan.gap)} of the best over {space}"
+
+
+def _percent(ratio: float) -> str:
+    """A gap rounded up, so that the claim is never stronger than the proof."""
+    return f"{math.ceil(10_000 * ratio - 1e-9) / 100:g} %"
+
+
+def _against(number: int, unfused: int | None) -> str:
+    if unfused is None:
+        return format_bytes(number)
+    share = f" ({100 * number / unfused:.0f} %)" if unfused else ""
+    return f"{format_bytes(number)}, one kernel an operator {format_bytes(unfused)}{share}"
+
+
+def _time(ns: int) -> str:
+    return format_seconds(ns / 1e9)
+
+
+def _size(count: int | None) -> str:
+    return "-" if count is None else format_bytes(count).replace(" ", "")
+
+
+def _count(number: int | None) -> str:
+    return "-" if number is None else str(number)
