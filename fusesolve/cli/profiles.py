@@ -34,16 +34,16 @@ def list_command(form: FormatOpt = None, output: OutputOpt = None, debug: DebugO
 
 def show_command(name: NameArg, form: FormatOpt = None, output: OutputOpt = None, debug: DebugOpt = False) -> None:
     """Show one profile, resolved: every number with its source."""
-    from fusesolve.hardware_yaml import load_profile
+    from fusesolve.hardware_yaml import load_profile, show_profile
     from fusesolve.report.json import format_json
     from fusesolve.report.profiles import profile_table
 
     goal = sink(form, output)
-    profile = load_profile(name)
     if goal.form is Format.JSON:
-        text = format_json(profile.definition)
+        text = format_json(load_profile(name).definition)
     else:
-        text = profile_table(profile, width=result_width(goal.path), colour=goal.path is None and colour_wanted())
+        leaves = show_profile(name)
+        text = profile_table(leaves, width=result_width(goal.path), colour=goal.path is None and colour_wanted())
     write_result(text, goal.path)
 
 
@@ -66,13 +66,13 @@ def check_command(files: FilesArg, debug: DebugOpt = False) -> None:
 def detect_command(output: OutputOpt = None, quiet: QuietOpt = False, debug: DebugOpt = False) -> None:
     """Describe this machine, its GPU or else its CPU, as a profile (YAML): what is measured, what is assumed."""
     from fusesolve.detect import detect_profile
-    from fusesolve.hardware_yaml import format_profile
+    from fusesolve.report.profiles import profile_yaml
 
     goal = sink(None, output)
     found = detect_profile()
     for line in found.notes:
         notes(quiet=quiet)(line)
-    write_result(format_profile(found.definition), goal.path)
+    write_result(profile_yaml(found.definition), goal.path)
 
 
 COMMANDS: dict[str, tuple[Callable[..., Any], str]] = {
