@@ -52,7 +52,7 @@ class GraphBuilder:
     def input(
         self,
         name: str,
-        type: TensorType,
+        type: TensorType,  # noqa: A002  the public word for a value's element type and shape
         *,
         weight: bool = False,
         alias_out: str | None = None,
@@ -264,20 +264,28 @@ def _named(drafts: Sequence[_Draft]) -> list[Node]:
     suffix: Counter[str] = Counter()
     nodes = []
     for draft in drafts:
-        name = draft.source
-        if parts[name] > 1:
-            base = name = f"{draft.source}/{draft.op}"
-            while suffix[base] or name in taken:
-                number = suffix[base]
-                suffix[base] += 1
-                name = f"{base}_{number}" if number else base
-                if name not in taken:
-                    break
-            else:
-                suffix[base] = 1
-            taken.add(name)
+        single = parts[draft.source] == 1
         nodes.append(
-            Node(name=name, op=draft.op, inputs=tuple(draft.inputs), outputs=tuple(draft.outputs), attrs=draft.attrs,
-                 source=draft.source)
-        )  # fmt: skip
+            Node(
+                name=draft.source if single else _part_name(f"{draft.source}/{draft.op}", suffix, taken),
+                op=draft.op,
+                inputs=tuple(draft.inputs),
+                outputs=tuple(draft.outputs),
+                attrs=draft.attrs,
+                source=draft.source,
+            )
+        )
     return nodes
+
+
+def _part_name(base: str, suffix: Counter[str], taken: set[str]) -> str:
+    """The first of `base`, `base_1`, `base_2`, ... that is not taken; takes it."""
+    name = base
+    while name in taken or suffix[base]:
+        name = f"{base}_{suffix[base]}" if suffix[base] else base
+        suffix[base] += 1
+        if name not in taken:
+            break
+    suffix[base] = max(suffix[base], 1)
+    taken.add(name)
+    return name

@@ -158,6 +158,8 @@ def _prepare_pad(types: Sequence[TensorType], attrs: Mapping[str, Any]) -> dict[
 def _infer_pad(types: Sequence[TensorType], attrs: Mapping[str, Any]) -> tuple[TensorType, ...]:
     shape, axis = list(types[0].shape), attrs["axis"]
     extent = shape[axis]
+    if attrs["mode"] == "edge" and not extent:
+        raise InputError(f"pad by the edge of the empty axis {axis} of {types[0]}")
     if attrs["mode"] == "reflect" and max(attrs["before"], attrs["after"]) >= max(extent, 1):
         raise InputError(f"reflecting pad of {attrs['before']} and {attrs['after']} needs an axis longer than {extent}")
     shape[axis] = extent + attrs["before"] + attrs["after"]

@@ -136,7 +136,7 @@ WINDOWS: tuple[OpDef, ...] = (
         attrs=_POOL | {"count_pad": (False, "padding counts as elements (default false)")},
     ),
     OpDef(
-        name="stencil", kind=OpKind.WINDOW, doc="Sum over neighbours at fixed offsets on one axis; outside counts as 0.",
+        name="stencil", kind=OpKind.WINDOW, doc="Sum over neighbours at fixed offsets on one axis; outside is 0.",
         operands=(1, 1), infer=_infer_stencil, access=_access_stencil, reference=NumpyReference("stencil"),
         work=Work(fma=1, alu=2, instructions=3), prepare=_prepare_stencil, linear=True,
         attrs={"axis": (False, "the axis (default 0)"), "offsets": (False, "the offsets (default -1, 0, 1)")},
