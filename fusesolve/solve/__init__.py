@@ -1,5 +1,18 @@
 """Choosing columns: the exact partition problem, its strategies and its checker."""
 
+from fusesolve.solve.checker import check_solution
+from fusesolve.solve.driver import STRATEGIES, solve
 from fusesolve.solve.problem import Column, Limits, PartitionProblem, Progress, SolveResult, Status, check_problem
 
-__all__ = ["Column", "Limits", "PartitionProblem", "Progress", "SolveResult", "Status", "check_problem"]
+__all__ = [
+    "STRATEGIES",
+    "Column",
+    "Limits",
+    "PartitionProblem",
+    "Progress",
+    "SolveResult",
+    "Status",
+    "check_problem",
+    "check_solution",
+    "solve",
+]

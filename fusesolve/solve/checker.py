@@ -42,7 +42,8 @@ def _order_faults(problem: PartitionProblem, selected: tuple[int, ...]) -> list[
 
 def _cover_faults(problem: PartitionProblem, selected: tuple[int, ...]) -> list[str]:
     times = Counter(op for index in selected for op in problem.columns[index].members)
-    faults = [f"operator {op} is in {times[op]} kernels, must be in one" for op in range(problem.n_ops) if times[op] != 1]
+    wrong = [op for op in range(problem.n_ops) if times[op] != 1]
+    faults = [f"operator {op} is in {times[op]} kernels, must be in one" for op in wrong]
     partial = [index for index in selected if not problem.columns[index].full]
     if partial:
         faults.append(f"columns {partial[:5]} keep a value back and may not stand in an exact partition")

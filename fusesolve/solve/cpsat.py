@@ -1,0 +1,190 @@
+"""The exact strategy: a tight linear relaxation, reduced-cost fixing, CP-SAT on what is left, a proof.
+
+The gap that the relaxation leaves decides everything else: with the pair rows of `rows` it is mostly zero, so nearly
+every column is excluded by its reduced cost, and every row with a positive price holds with equality.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fusesolve.solve.baselines import offer_columns, solve_greedy
+from fusesolve.solve.control import Control, Finding
+from fusesolve.solve.instance import Instance
+from fusesolve.solve.integer import Outcome, Task, Verdict, search
+from fusesolve.solve.linear import Certificate, LinearPoint, Relaxation
+from fusesolve.solve.order import order_columns
+from fusesolve.solve.rows import Row, cut_cycles, find_violated, make_base_rows, make_link_rows
+
+MAX_ROUNDS = 60
+ROWS_PER_ROUND = 1000
+FIRST_BUDGET = 500  # the first search allows plans up to bound + bound / FIRST_BUDGET
+INTEGRAL = 1e-5
+
+
+def solve_cpsat(instance: Instance, control: Control) -> Finding:
+    """Least cost, then least sum of ties, with a proof; stops early with the best plan and bound so far."""
+    solve_greedy(instance, control)
+    if control.must_stop():
+        return Finding()
+    with control.stage("relax"):
+        frame = _relax(instance, control)
+    with control.stage("search"):
+        frame, infeasible = _search(frame, control)
+    if infeasible:
+        return Finding(infeasible=True, conflicts=_explain(instance))
+    if control.incumbent is not None and control.incumbent.cost == control.bound:
+        with control.stage("ties"):
+            _settle_ties(frame, control)
+    return Finding()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Frame:
+    """The rows found so far and the certificate of their relaxation (None if there is none)."""
+
+    instance: Instance
+    rows: tuple[Row, ...]
+    certificate: Certificate | None
+
+    def restrict(self, limit: int | None) -> tuple[Sequence[int], Sequence[bool]]:
+        """Columns and equalities that every plan of at most `limit` ns obeys (all columns for None)."""
+        if self.certificate is None or limit is None:
+            return range(len(self.instance.columns)), [False] * len(self.rows)
+        room = self.certificate.room(limit)
+        kept: NDArray[np.int64] = np.nonzero(self.certificate.reduced <= room)[0]
+        priced = len(self.certificate.prices)
+        tight = (self.certificate.prices > room).tolist() + [False] * (len(self.rows) - priced)
+        return kept.tolist(), tight
+
+
+def _relax(instance: Instance, control: Control) -> _Frame:
+    """Solve the relaxation, add what its optimum violates, until nothing is violated or the gap is closed."""
+    relaxation = Relaxation(cost=instance.cost, max_kernels=instance.problem.max_kernels, control=control)
+    relaxation.add(make_base_rows(instance))
+    best: Certificate | None = None
+    for _ in range(MAX_ROUNDS):
+        point = None if control.must_stop() else relaxation.solve()
+        if point is None:
+            break
+        control.count("relaxations")
+        certificate = relaxation.certify(point)
+        if best is None or certificate.bound >= best.bound:
+            best = certificate
+        control.raise_bound(best.lower)
+        fresh = find_violated(instance, point.x, ROWS_PER_ROUND) or _round_up(instance, control, point)
+        if not fresh or (control.incumbent is not None and control.incumbent.cost == control.bound):
+            break
+        relaxation.add(fresh)
+    control.stats["rows"] = len(relaxation.rows)
+    return _Frame(instance=instance, rows=tuple(relaxation.rows), certificate=best)
+
+
+def _round_up(instance: Instance, control: Control, point: LinearPoint) -> list[Row]:
+    """Offer an integral point as a plan; if it has a cycle, return the rows that cut it off."""
+    if np.abs(point.x - np.rint(point.x)).max(initial=0.0) > INTEGRAL:
+        return []
+    chosen = np.nonzero(point.x > 0.5)[0].tolist()
+    order = order_columns(instance.columns, chosen)
+    if order.stuck:
+        fresh = cut_cycles(instance, order)
+        control.count("cycle_cuts", len(fresh))
+        return fresh
+    offer_columns(instance, control, chosen)
+    return []
+
+
+def _search(frame: _Frame, control: Control) -> tuple[_Frame, bool]:
+    """Search under growing budgets until the bound meets the incumbent; True if there is provably no plan.
+
+    A plan of at most `limit` ns uses only kept columns and tight rows; so a search there either finds the optimum
+    (if it is within the limit) or proves that no plan is.
+    """
+    start = frame.certificate.lower if frame.certificate is not None else 0
+    budget = max(1, start // FIRST_BUDGET)
+    while not control.must_stop():
+        best = control.incumbent
+        if best is not None and best.cost == control.bound:
+            break
+        limit = start + budget if frame.certificate is not None else None
+        if best is not None and limit is not None:
+            limit = min(limit, best.cost)
+        task = _task(frame, limit, [int(cost) for cost in frame.instance.cost])
+        control.stats["kept"] = len(task.kept)
+        outcome = search(task, control)
+        frame = _learn(frame, outcome)
+        if outcome.selected:
+            offer_columns(frame.instance, control, outcome.selected)
+        _raise_bound(control, outcome, limit)
+        everything = len(task.kept) == len(frame.instance.columns) and not any(task.tight)
+        if outcome.verdict is Verdict.EMPTY and everything and control.incumbent is None:
+            return frame, True
+        budget = _next_budget(control, start, budget)
+    return frame, False
+
+
+def _next_budget(control: Control, start: int, budget: int) -> int:
+    """Up to the incumbent, if there is one: then the next search is the last."""
+    return control.incumbent.cost - start if control.incumbent is not None else 8 * budget
+
+
+def _raise_bound(control: Control, outcome: Outcome, limit: int | None) -> None:
+    """Every plan either is in the searched space or costs more than `limit`."""
+    found = outcome.bound
+    if outcome.verdict is Verdict.EMPTY:
+        found = None if limit is None else limit + 1
+    elif found is not None and limit is not None:
+        found = min(found, limit + 1)
+    if found is not None:
+        control.raise_bound(found if control.incumbent is None else min(found, control.incumbent.cost))
+
+
+def _learn(frame: _Frame, outcome: Outcome) -> _Frame:
+    rows = tuple(dict.fromkeys((*frame.rows, *outcome.cuts)))
+    return _Frame(instance=frame.instance, rows=rows, certificate=frame.certificate)
+
+
+def _task(frame: _Frame, limit: int | None, weight: Sequence[int]) -> Task:
+    instance = frame.instance
+    kept, tight = frame.restrict(limit)
+    return Task(
+        instance=instance,
+        kept=kept,
+        rows=frame.rows,
+        links=make_link_rows(instance, kept) if instance.problem.recompute else (),
+        tight=tight,
+        weight=weight,
+    )
+
+
+def _settle_ties(frame: _Frame, control: Control) -> None:
+    """Among all plans of the optimal cost, take the one with the least sum of ties."""
+    best = control.incumbent
+    if best is None or control.must_stop():
+        return
+    place = {origin: index for index, origin in enumerate(frame.instance.origin)}
+    hint = [place[index] for index in best.selected if index in place]
+    task = _task(frame, best.cost, [int(tie) for tie in frame.instance.tie])
+    control.stats["tied"] = len(task.kept)
+    outcome = search(
+        Task(
+            instance=task.instance, kept=task.kept, rows=task.rows, links=task.links, tight=task.tight,
+            weight=task.weight, cost_limit=best.cost, hint=hint if len(hint) == len(best.selected) else (),
+        ),
+        control,
+    )  # fmt: skip
+    if outcome.selected:
+        offer_columns(frame.instance, control, outcome.selected)
+    control.stats["ties_settled"] = int(outcome.verdict is Verdict.OPTIMAL)
+
+
+def _explain(instance: Instance) -> tuple[str, ...]:
+    limit = instance.problem.max_kernels
+    if limit is not None:
+        return (f"no plan of at most {limit} kernels exists over {len(instance.columns)} columns; raise max_kernels",)
+    return (
+        f"no selection of the {len(instance.columns)} columns holds every operator exactly once in an order that "
+        "can run; allow recomputation or more columns",
+    )

@@ -1,0 +1,121 @@
+"""Running a strategy: validation, the waiting thread, interrupts, and the result."""
+
+import queue
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as WaitTimeout
+from typing import TypeAlias
+
+from fusesolve.errors import InputError
+from fusesolve.solve.baselines import solve_greedy, solve_unfused
+from fusesolve.solve.control import Control, Finding, Incumbent
+from fusesolve.solve.cpsat import solve_cpsat
+from fusesolve.solve.instance import Instance, find_conflicts, prepare_instance
+from fusesolve.solve.order import order_columns
+from fusesolve.solve.problem import Limits, PartitionProblem, Progress, SolveResult, Status, check_problem
+
+Strategy: TypeAlias = Callable[[Instance, Control], Finding]
+
+STRATEGIES: Mapping[str, Strategy] = {"cpsat": solve_cpsat, "greedy": solve_greedy, "unfused": solve_unfused}
+WAIT_S = 0.05
+
+
+def solve(
+    problem: PartitionProblem,
+    *,
+    strategy: str = "cpsat",
+    limits: Limits | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    warm: Sequence[int] | None = None,
+) -> SolveResult:
+    """Choose columns of `problem` by the named strategy (a key of STRATEGIES).
+
+    `progress` is called from this thread, at most once per change of stage, incumbent or bound. `warm`: column indices
+    of a known plan; ignored if it is none. At the time or work limit, and at KeyboardInterrupt, the best plan so far
+    and its bound are returned. Raises InputError for an unknown strategy and InternalError for a malformed problem.
+    The result depends on the content of the columns alone, not on their order, nor on `workers`.
+    """
+    if strategy not in STRATEGIES:
+        raise InputError(f"no strategy {strategy!r}; choose one of {', '.join(STRATEGIES)}")
+    check_problem(problem)
+    reports: queue.SimpleQueue[Progress] = queue.SimpleQueue()
+    control = Control(limits=limits or Limits(), report=reports.put if progress else None)
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="fusesolve-solve") as pool:
+        future = pool.submit(_run, problem, STRATEGIES[strategy], control, tuple(warm or ()))
+        finding = _wait(future, control, reports, progress)
+    return _conclude(control, finding)
+
+
+def _run(problem: PartitionProblem, strategy: Strategy, control: Control, warm: tuple[int, ...]) -> Finding:
+    with control.stage("prepare"):
+        instance = prepare_instance(problem)
+        control.stats["columns"] = len(instance.columns)
+        conflicts = find_conflicts(instance)
+        if conflicts:
+            return Finding(infeasible=True, conflicts=conflicts)
+        _offer_warm(problem, control, warm)
+    if not problem.required and (problem.recompute or not problem.n_ops):
+        control.offer(Incumbent(cost=0, tie=0, selected=()))
+        control.raise_bound(0)
+        return Finding()
+    return strategy(instance, control)
+
+
+def _wait(
+    future: Future[Finding],
+    control: Control,
+    reports: "queue.SimpleQueue[Progress]",
+    progress: Callable[[Progress], None] | None,
+) -> Finding:
+    """Wait for the solving thread, pass its reports on, and turn limits and Ctrl-C into an orderly stop."""
+    while True:
+        try:
+            finding = future.result(timeout=WAIT_S)
+            _drain(reports, progress)
+            return finding
+        except WaitTimeout:
+            if future.done():
+                raise
+            if control.time_left_s() == 0.0:
+                control.stop()
+            _drain(reports, progress)
+        except KeyboardInterrupt:
+            control.stats["interrupted"] = 1
+            control.stop()
+
+
+def _drain(reports: "queue.SimpleQueue[Progress]", progress: Callable[[Progress], None] | None) -> None:
+    while progress is not None and not reports.empty():
+        progress(reports.get())
+
+
+def _offer_warm(problem: PartitionProblem, control: Control, warm: tuple[int, ...]) -> None:
+    """Offer the caller's plan, if it is one."""
+    if not warm or len(set(warm)) != len(warm) or not all(0 <= index < len(problem.columns) for index in warm):
+        return
+    columns = [problem.columns[index] for index in warm]
+    order = order_columns(problem.columns, warm)
+    held = [op for column in columns for op in column.members]
+    exact = all(column.full for column in columns) and sorted(held) == list(range(problem.n_ops))
+    few = problem.max_kernels is None or len(warm) <= problem.max_kernels
+    if not order.stuck and problem.required <= order.available and few and (exact or problem.recompute):
+        cost, tie = sum(column.cost for column in columns), sum(column.tie for column in columns)
+        control.offer(Incumbent(cost=cost, tie=tie, selected=order.done))
+
+
+def _conclude(control: Control, finding: Finding) -> SolveResult:
+    best = control.incumbent
+    status = Status.NO_SOLUTION
+    if best is not None:
+        status = Status.OPTIMAL if best.cost == control.bound else Status.FEASIBLE
+    elif finding.infeasible:
+        status = Status.INFEASIBLE
+    return SolveResult(
+        status=status,
+        selected=best.selected if best is not None else (),
+        objective=best.cost if best is not None else None,
+        bound=None if status is Status.INFEASIBLE else control.bound,
+        seconds={**control.seconds, "total": control.elapsed_s()},
+        stats=dict(control.stats),
+        conflicts=() if best is not None else finding.conflicts,
+    )
