@@ -4,10 +4,11 @@ import math
 from collections.abc import Sequence
 
 from fusesolve.plan import Plan, PlannedGroup
-from fusesolve.report.text import Column, render_facts, render_table, short_names
+from fusesolve.report.text import Column, fold, render_facts, render_table, room_for_flexible, short_names
 from fusesolve.units import format_bytes, format_seconds
 
-WIDE = 120
+NARROW = 80
+LEFT_OUT_IF_NARROW = ("regs", "shared", "occ")
 COLUMNS = (
     Column(head="#", right=True),
     Column(head="operators", flexible=True),
@@ -23,7 +24,7 @@ COLUMNS = (
 
 def plan_table(plan: Plan, *, width: int, colour: bool) -> str:
     """The whole report on a plan, at most `width` columns wide; INFEASIBLE and NO_SOLUTION plans say why."""
-    head = f"{plan.graph.name} on {plan.hardware.name}: {_headline(plan)}\n"
+    head = fold(f"{plan.graph.name} on {plan.hardware.name}: {_headline(plan)}", width)
     body = _kernels(plan.groups, width=width, colour=colour) if plan.groups else ""
     return head + ("\n" + body if body else "") + "\n" + render_facts(_facts(plan), width=width)
 
@@ -36,31 +37,28 @@ def summary(plan: Plan) -> str:
 def _headline(plan: Plan) -> str:
     if plan.objective_ns is None:
         return "no plan"
-    gain = "" if plan.speedup is None else f", {plan.speedup:.2f} x the speed of one kernel an operator"
+    gain = "" if plan.speedup is None else f", {plan.speedup:.2f} x the speed of unfused"
     count = len(plan.groups)
     return f"{count} kernel{'s' * (count != 1)}, {_time(plan.objective_ns)} predicted{gain}"
 
 
 def _kernels(groups: Sequence[PlannedGroup], *, width: int, colour: bool) -> str:
-    wide = width >= WIDE
-    rows = [_row(group, wide=wide) for group in groups]
-    fixed = sum(max(len(row[index]) for row in (*rows, _heads())) + 2 for index in range(len(COLUMNS)) if index != 1)
-    room = max(width - fixed, 12)
-    filled = [[*row[:1], _operators(group, room), *row[2:]] for group, row in zip(groups, rows, strict=True)]
-    return render_table(COLUMNS, filled, width=width, colour=colour) + _marks(groups)
+    kept = [index for index, column in enumerate(COLUMNS) if width >= NARROW or column.head not in LEFT_OUT_IF_NARROW]
+    columns = [COLUMNS[index] for index in kept]
+    rows = [_row(group) for group in groups]
+    bare = [[row[index] for index in kept] for row in rows]
+    room = max(room_for_flexible(columns, bare, width), 12)
+    filled = [[*row[:1], _operators(group, room), *row[2:]] for group, row in zip(groups, bare, strict=True)]
+    return render_table(columns, filled, width=width, colour=colour) + _marks(groups)
 
 
-def _heads() -> list[str]:
-    return [column.head for column in COLUMNS]
-
-
-def _row(group: PlannedGroup, *, wide: bool) -> list[str]:
+def _row(group: PlannedGroup) -> list[str]:
     return [
         str(group.id),
         "",
-        group.template if wide else group.template[:10],
+        group.template,
         _time(group.latency_ns) + ("?" if group.uncertain else ""),
-        group.bound_by if wide else group.bound_by[:8],
+        group.bound_by,
         _size(group.dram_bytes),
         _count(group.registers_per_thread) + ("!" if group.spill_bytes else ""),
         _size(group.shared_bytes),
@@ -107,12 +105,12 @@ def conflict_lines(plan: Plan) -> list[str]:
 
 def _total(plan: Plan) -> str:
     if plan.objective_ns is None:
-        return "none" if plan.unfused_ns is None else f"none; one kernel an operator takes {_time(plan.unfused_ns)}"
+        return "none" if plan.unfused_ns is None else f"none; unfused takes {_time(plan.unfused_ns)}"
     text = f"{_time(plan.objective_ns)} in {len(plan.groups)} kernels"
     if plan.unfused_ns is None:
         return text
     gain = "" if plan.speedup is None else f", {plan.speedup:.2f} x"
-    return f"{text}; one kernel an operator {_time(plan.unfused_ns)}{gain}"
+    return f"{text}; unfused {_time(plan.unfused_ns)}{gain}"
 
 
 def _proof(plan: Plan) -> str:
@@ -140,7 +138,7 @@ def _against(number: int, unfused: int | None) -> str:
     if unfused is None:
         return format_bytes(number)
     share = f" ({100 * number / unfused:.0f} %)" if unfused else ""
-    return f"{format_bytes(number)}, one kernel an operator {format_bytes(unfused)}{share}"
+    return f"{format_bytes(number)}, unfused {format_bytes(unfused)}{share}"
 
 
 def _time(ns: int) -> str:

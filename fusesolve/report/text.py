@@ -1,14 +1,17 @@
 """Laying out text: tables that fit a width, labels that are cut where they must be."""
 
 import io
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 ELLIPSIS = "…"
+GAP = 2
 FEWEST_COLUMNS = 40
 
 
@@ -22,21 +25,44 @@ class Column:
 
 
 def render_table(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, width: int, colour: bool) -> str:
-    """A table of at most `width` columns, each row on one line; flexible columns are cut with an ellipsis."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", collapse_padding=True)
-    for index, column in enumerate(columns):
-        cells = [column.head, *(row[index] for row in rows)]
-        table.add_column(
-            column.head,
-            justify="right" if column.right else "left",
-            no_wrap=True,
-            overflow="ellipsis",
-            min_width=None if column.flexible else max(map(len, cells)),
-            ratio=None,
-        )
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    return render(table, width=width, colour=colour)
+    """A table of at most `width` columns, each row on one line; flexible columns are cut with an ellipsis.
+
+    Where the other columns alone are wider than `width`, lines are cut at their end.
+    """
+    widths = _column_widths(columns, rows, width)
+    head = Text(_line(columns, [column.head for column in columns], widths), style="bold")
+    lines = [Text(_line(columns, row, widths)) for row in rows]
+    return render(head, *lines, width=width, colour=colour)
+
+
+def room_for_flexible(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> int:
+    """Columns of text that are left for the flexible columns of a table of `width`, at least 0."""
+    fixed = [_natural(columns, rows, index) for index, column in enumerate(columns) if not column.flexible]
+    return max(width - sum(fixed) - GAP * (len(columns) - 1), 0)
+
+
+def _natural(columns: Sequence[Column], rows: Sequence[Sequence[str]], index: int) -> int:
+    return max(cell_len(cell) for cell in (columns[index].head, *(row[index] for row in rows)))
+
+
+def _column_widths(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> list[int]:
+    """What each column gets: the fixed ones all they want, the flexible ones fair shares of the rest."""
+    widths = [_natural(columns, rows, index) for index in range(len(columns))]
+    room = room_for_flexible(columns, rows, width)
+    hungry = sorted((index for index, column in enumerate(columns) if column.flexible), key=lambda index: widths[index])
+    for served, index in enumerate(hungry):
+        widths[index] = min(widths[index], max(room // (len(hungry) - served), len(columns[index].head)))
+        room -= widths[index]
+    return widths
+
+
+def _line(columns: Sequence[Column], cells: Sequence[str], widths: Sequence[int]) -> str:
+    shown = []
+    for column, cell, width in zip(columns, cells, widths, strict=True):
+        fitting = cell if cell_len(cell) <= width else set_cell_size(cell, max(width - 1, 0)) + ELLIPSIS
+        blank = " " * (width - cell_len(fitting))
+        shown.append(blank + fitting if column.right else fitting + blank)
+    return (" " * GAP).join(shown).rstrip()
 
 
 def render(*items: Table | Text | str, width: int, colour: bool) -> str:
@@ -53,8 +79,13 @@ def render(*items: Table | Text | str, width: int, colour: bool) -> str:
         legacy_windows=False,
     )
     for item in items:
-        console.print(item)
+        console.print(item, no_wrap=isinstance(item, Text), overflow="ellipsis" if isinstance(item, Text) else "fold")
     return "".join(line.rstrip() + "\n" for line in stream.getvalue().splitlines())
+
+
+def fold(text: str, width: int) -> str:
+    """A paragraph as lines of at most `width` columns."""
+    return textwrap.fill(text, max(width, FEWEST_COLUMNS)) + "\n"
 
 
 def render_facts(facts: Sequence[tuple[str, str]], *, width: int) -> str:
