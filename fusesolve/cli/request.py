@@ -76,7 +76,7 @@ def _parse_size(text: str | None) -> int | None:
     if text is None:
         return None
     try:
-        size = parse_count(int(text) if text.isdigit() else text, Dimension.BYTES)
+        size = parse_count(f"{text} B" if text.isdecimal() else text, Dimension.BYTES)
     except InputError as error:
         raise InputError(f"--max-memory: {error}") from error
     if size < 1:
