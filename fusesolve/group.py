@@ -96,7 +96,7 @@ class Workload:
     weight_bytes: int = 0  # part of read_bytes that is weights of the model
     plain: int = 0  # 1: a contraction that a library call does alone
     linear_tail: int = 1  # attention: what lies between softmax and the second contraction is linear
-    float_share: int = 1  # 1: arithmetic on floats
+    double: int = 0  # 1: arithmetic in f64
 
 
 TENSOR_TYPES: tuple[str, ...] = ("f64", "f32", "f16", "bf16", "f8e4m3", "f8e5m2", "i8", "u8")

@@ -1,0 +1,251 @@
+"""Loops: which dimensions of a set of operators are one loop, and what kernel shape that makes.
+
+Every operator brings a loop per result atom and per reduction atom. An edge inside the set makes the producer's
+result loops and the loops by which the consumer reads them one (`SAME`, `REDUCED`); a window or a shift keeps them
+apart, and the producer is then computed in place, at the consumer's points. What remains decides everything: two
+loops of one operator made equal (a diagonal) is a conflict; an operator with a loop that the spanning operator
+lacks is a stray; reductions must share their reduced loops.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from fusesolve.access import AccessKind
+from fusesolve.candidates.program import Operator, Program, Read
+from fusesolve.group import GroupFacts, Template
+from fusesolve.ops.definition import OpKind
+
+_APART = frozenset({AccessKind.WINDOW, AccessKind.SHIFTED})
+_CLOSED = frozenset({AccessKind.INDIRECT, AccessKind.WHOLE})
+_INDEX_ONLY = frozenset({OpKind.MOVEMENT, OpKind.GATHER, OpKind.GENERATE})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nest:
+    """The loop nest of a set of operators.
+
+    `out[i]`, `red[i]` are loop numbers of operator i (by position in `members`); `extent` the length of each
+    loop. `inlined` are positions computed only at other operators' points; `span` is the position whose loops
+    are the kernel's. `reduced` are the loops folded away. `stage[i]` counts reductions before operator i.
+    `upstream` are positions that feed a contraction (its prologue).
+    """
+
+    members: tuple[int, ...]
+    position: Mapping[int, int]
+    out: tuple[tuple[int, ...], ...]
+    red: tuple[tuple[int, ...], ...]
+    extent: Mapping[int, int]
+    inlined: frozenset[int]
+    span: int
+    reduced: frozenset[int]
+    stage: tuple[int, ...]
+    upstream: frozenset[int]
+    heads: tuple[int, ...]
+    template: Template
+    facts: GroupFacts
+
+    def loops(self, position: int) -> frozenset[int]:
+        """Result loops of the operator at `position`."""
+        return frozenset(self.out[position])
+
+
+class _Union:
+    def __init__(self, count: int) -> None:
+        self.parent = list(range(count))
+
+    def find(self, item: int) -> int:
+        parent = self.parent
+        while parent[item] != item:
+            parent[item] = parent[parent[item]]
+            item = parent[item]
+        return item
+
+    def join(self, left: int, right: int) -> None:
+        a, b = self.find(left), self.find(right)
+        if a != b:
+            self.parent[max(a, b)] = min(a, b)
+
+
+def build_nest(program: Program, members: Sequence[int]) -> Nest:
+    """The loop nest of `members` (operator numbers, ascending), with the facts that the rules judge."""
+    return _NestBuilder(program, members).build()
+
+
+class _NestBuilder:
+    def __init__(self, program: Program, members: Sequence[int]) -> None:
+        self.program = program
+        self.members = tuple(members)
+        self.ops: list[Operator] = [program.operators[m] for m in members]
+        self.position = {m: i for i, m in enumerate(members)}
+        self.base: list[int] = []
+        total = 0
+        for op in self.ops:
+            self.base.append(total)
+            total += len(op.out) + len(op.red)
+        self.union = _Union(total)
+        self.blocked = 0
+        self.edges: list[tuple[int, int, Read, bool]] = []  # producer, consumer, read, computed in place
+        for consumer, op in enumerate(self.ops):
+            for read in op.reads:
+                self._edge(consumer, op, read)
+
+    def _edge(self, consumer: int, op: Operator, read: Read) -> None:
+        made = self.program.storage[read.storage].producer
+        producer = None if made is None else self.position.get(made)
+        if producer is None:
+            return
+        kinds = {axis.kind for axis in read.axes}
+        if read.barrier or kinds & _CLOSED:
+            self.blocked += 1
+            return
+        source, target = self.base[producer], self.base[consumer]
+        for atom, axis in enumerate(read.axes):
+            if axis.kind is AccessKind.SAME:
+                self.union.join(source + atom, target + axis.out)
+            elif axis.kind is AccessKind.REDUCED:
+                self.union.join(source + atom, target + len(op.out) + axis.red)
+        self.edges.append((producer, consumer, read, bool(kinds & _APART)))
+
+    def build(self) -> Nest:
+        find = self.union.find
+        out, red, extent = [], [], {}
+        for op, base in zip(self.ops, self.base, strict=True):
+            result = tuple(find(base + i) for i in range(len(op.out)))
+            folded = tuple(find(base + len(op.out) + i) for i in range(len(op.red)))
+            extent.update(zip((*result, *folded), (*op.out, *op.red), strict=True))
+            out.append(result)
+            red.append(folded)
+        self.out, self.red, self.extent = out, red, extent
+        self.inlined = self._inlined()
+        heads = tuple(i for i, op in enumerate(self.ops) if op.kind is OpKind.CONTRACTION)
+        folds = tuple(i for i, op in enumerate(self.ops) if op.kind is OpKind.REDUCE)
+        reduced_sets = {frozenset(red[i]) for i in folds}
+        upstream = self._upstream(heads)
+        attention = len(heads) == 2 and self._is_attention(heads, folds, upstream)
+        span = self._span(heads, attention)
+        template = self._template(heads, folds, attention, span)
+        facts = GroupFacts(
+            size=len(self.ops),
+            opaque=sum(op.kind is OpKind.OPAQUE for op in self.ops),
+            contractions=len(heads), reductions=len(folds), blocked=self.blocked,
+            conflicts=sum(self._conflicts(i) for i in range(len(self.ops))),
+            stray=0 if attention else self._strays(heads, span, upstream),
+            reduction_sets=len(reduced_sets),
+            late_reductions=len(folds) if heads and not attention else 0,
+            attention=attention,
+        )  # fmt: skip
+        reduced = frozenset().union(*reduced_sets) if reduced_sets else frozenset()
+        return Nest(
+            members=self.members, position=self.position, out=tuple(out), red=tuple(red), extent=extent,
+            inlined=self.inlined, span=span, reduced=reduced, stage=self._stages(folds), upstream=upstream,
+            heads=heads, template=template, facts=facts,
+        )  # fmt: skip
+
+    def _conflicts(self, i: int) -> bool:
+        loops = (*self.out[i], *self.red[i])
+        return len(set(loops)) < len(loops)
+
+    def _inlined(self) -> frozenset[int]:
+        """Operators all of whose readers in the set compute them in place."""
+        found: set[int] = set()
+        for i in reversed(range(len(self.ops))):
+            readers = [(consumer, apart) for producer, consumer, _, apart in self.edges if producer == i]
+            if readers and all(apart or consumer in found for consumer, apart in readers):
+                found.add(i)
+        return frozenset(found)
+
+    def _upstream(self, heads: tuple[int, ...]) -> frozenset[int]:
+        """Operators that feed a contraction; between two contractions they are not a prologue."""
+        found: set[int] = set()
+        below: set[int] = set()
+        for producer, consumer, _, _ in self.edges:
+            if producer in heads or producer in below:
+                below.add(consumer)
+        for producer, consumer, _, _ in reversed(self.edges):
+            if (consumer in heads or consumer in found) and producer not in heads and producer not in below:
+                found.add(producer)
+        return frozenset(found)
+
+    def _span(self, heads: tuple[int, ...], attention: bool) -> int:
+        """The operator whose loops are the kernel's: the contraction, or the largest loop nest."""
+        if heads:
+            return heads[-1] if attention else heads[0]
+        free = [i for i in range(len(self.ops)) if i not in self.inlined]
+        return max(free, key=lambda i: (len(self._nest_loops(i)), self._volume(i), i))
+
+    def _nest_loops(self, i: int) -> frozenset[int]:
+        if self.ops[i].kind is OpKind.WINDOW:
+            return frozenset(self.out[i])
+        return frozenset(self.out[i]) | frozenset(self.red[i])
+
+    def _volume(self, i: int) -> int:
+        volume = 1
+        for loop in self._nest_loops(i):
+            volume *= self.extent[loop]
+        return volume
+
+    def _strays(self, heads: tuple[int, ...], span: int, upstream: frozenset[int]) -> int:
+        whole = self._nest_loops(span)
+        result = frozenset(self.out[span])
+        strays = 0
+        for i in range(len(self.ops)):
+            if i == span or i in self.inlined or i in heads:
+                continue
+            allowed = whole if not heads or i in upstream else result
+            strays += not self._nest_loops(i) <= allowed
+        return strays
+
+    def _is_attention(self, heads: tuple[int, ...], folds: tuple[int, ...], upstream: frozenset[int]) -> bool:
+        """Two contractions with only pointwise work and reductions over the keys in between."""
+        first, second = heads
+        keys = frozenset(self.red[second])
+        score = frozenset(self.out[first])
+        if not keys or not keys < score or not folds:
+            return False
+        if not score - keys <= frozenset(self.out[second]):
+            return False
+        if any(frozenset(self.red[i]) != keys for i in folds):
+            return False
+        tail = frozenset(self.out[second])
+        for i in range(len(self.ops)):
+            loops = self._nest_loops(i)
+            if i in heads or i in self.inlined:
+                continue
+            if i in upstream and (loops <= self._nest_loops(first) or loops <= self._nest_loops(second)):
+                continue
+            if not (loops <= score or loops <= tail):
+                return False
+        return self._reaches(first, second)
+
+    def _reaches(self, first: int, second: int) -> bool:
+        below = {first}
+        for producer, consumer, _, _ in self.edges:
+            if producer in below:
+                below.add(consumer)
+        return second in below
+
+    def _template(self, heads: tuple[int, ...], folds: tuple[int, ...], attention: bool, span: int) -> Template:
+        if any(op.kind is OpKind.OPAQUE for op in self.ops):
+            return Template.OPAQUE
+        if heads:
+            return Template.ATTENTION if attention else Template.CONTRACTION
+        if folds:
+            return Template.ROW if self._rows_contiguous(folds) else Template.REDUCTION
+        if all(op.kind in _INDEX_ONLY for op in self.ops):
+            return Template.MOVEMENT
+        return Template.POINTWISE
+
+    def _rows_contiguous(self, folds: tuple[int, ...]) -> bool:
+        """True where a reduction's operand has a reduced atom innermost."""
+        for i in folds:
+            for read in self.ops[i].reads:
+                if read.axes and read.axes[-1].kind is AccessKind.REDUCED:
+                    return True
+        return False
+
+    def _stages(self, folds: tuple[int, ...]) -> tuple[int, ...]:
+        stage = [0] * len(self.ops)
+        folding = set(folds)
+        for producer, consumer, _, _ in self.edges:
+            stage[consumer] = max(stage[consumer], stage[producer] + (producer in folding))
+        return tuple(stage)

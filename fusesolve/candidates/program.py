@@ -1,0 +1,237 @@
+"""The program: a graph as the planner sees it.
+
+Views (reshapes) are gone: they name the same storage, so each operator reads *storage* by atoms (see
+`fusesolve.candidates.atoms`). Operators and storage are numbered; operator numbers are a topological order.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from fusesolve.access import AccessKind, AccessMap
+from fusesolve.candidates.atoms import Atoms, relate_views, same_pairs
+from fusesolve.graph import DType, Graph, Node, TensorType
+from fusesolve.ops import OPS, access_map
+from fusesolve.ops.definition import OpKind, Work
+
+SMALL_GROUP_WIDTH = 8  # grouped convolutions with fewer result channels per group are windows, not contractions
+
+
+@dataclass(frozen=True, slots=True)
+class AtomAccess:
+    """How one atom of the storage is indexed: the kind, and the result atom or reduction atom it follows."""
+
+    kind: AccessKind
+    out: int = -1
+    red: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Read:
+    """One operand in storage terms. `barrier`: the view in between cuts across dimensions."""
+
+    storage: int
+    axes: tuple[AtomAccess, ...]
+    elements: int  # elements of the operand that the operator touches
+    barrier: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operator:
+    """One operator of the program, with its loops: result atoms `out` and reduction atoms `red` (extents)."""
+
+    index: int
+    node: int
+    kind: OpKind
+    work: Work
+    linear: bool
+    is_double: bool
+    reads: tuple[Read, ...]
+    writes: tuple[int, ...]
+    out: tuple[int, ...]
+    red: tuple[int, ...]
+    points: int
+    reduced: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Storage:
+    """A tensor in memory: the value that names it, its bytes, and who makes and reads it (operator numbers)."""
+
+    index: int
+    value: str
+    type: TensorType
+    producer: int | None
+    readers: tuple[int, ...]
+    weight: bool
+    required: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """Operators and storage of a graph. `views[i]` are the view nodes that go with operator i's kernel."""
+
+    graph: Graph
+    operators: tuple[Operator, ...]
+    storage: tuple[Storage, ...]
+    view_root: Mapping[str, int]
+
+    @cached_property
+    def preds(self) -> tuple[tuple[int, ...], ...]:
+        """Operators that make what each operator reads, ascending."""
+        made = [storage.producer for storage in self.storage]
+        return tuple(
+            tuple(sorted({p for read in op.reads if (p := made[read.storage]) is not None})) for op in self.operators
+        )
+
+    @cached_property
+    def succs(self) -> tuple[tuple[int, ...], ...]:
+        """Operators that read what each operator makes, ascending."""
+        return tuple(
+            tuple(sorted({r for value in op.writes for r in self.storage[value].readers})) for op in self.operators
+        )
+
+
+def build_program(graph: Graph) -> Program:
+    """Number operators and storage of a verified graph, with views resolved to the storage behind them."""
+    return _Builder(graph).build()
+
+
+class _Builder:
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.access: dict[str, AccessMap] = {node.name: access_map(graph, node) for node in graph.nodes}
+        self.views = [node for node in graph.nodes if OPS[node.op].kind is OpKind.VIEW]
+        self.atoms = Atoms(graph)
+        for node in graph.nodes:
+            if OPS[node.op].kind is not OpKind.VIEW:
+                for left, right in same_pairs(node, self.access[node.name]):
+                    self.atoms.join(left, right)
+        self.barriers = relate_views(graph, self.views, self.atoms)
+        self.root: dict[str, str] = {}
+        self.crossed: set[str] = set()
+        for node in self.views:
+            operand, result = node.reads[0], node.outputs[0]
+            self.root[result] = self.root.get(operand, operand)
+            if result in self.barriers or operand in self.crossed:
+                self.crossed.add(result)
+
+    def build(self) -> Program:
+        graph = self.graph
+        nodes = [(i, node) for i, node in enumerate(graph.nodes) if OPS[node.op].kind is not OpKind.VIEW]
+        names = [*graph.inputs, *graph.weights, *(out for _, node in nodes for out in node.outputs)]
+        number = {name: index for index, name in enumerate(dict.fromkeys(names))}
+        operators = tuple(self._operator(k, i, node, number) for k, (i, node) in enumerate(nodes))
+        view_root = {name: number[root] for name, root in self.root.items()}
+        return Program(
+            graph=graph, operators=operators, storage=self._storage(number, operators), view_root=view_root
+        )
+
+    def _operator(self, index: int, node_index: int, node: Node, number: Mapping[str, int]) -> Operator:
+        graph, definition, access = self.graph, OPS[node.op], self.access[node.name]
+        result = graph.type_of(node.outputs[0])
+        out_first, out = self._result_atoms(node.outputs[0])
+        red_first, red = self._reduction_atoms(node, access)
+        reads = tuple(
+            self._read(node, position, access, out_first, red_first, number)
+            for position, operand in enumerate(node.inputs)
+            if isinstance(operand, str)
+        )
+        reduced = 1
+        for extent in access.reduced:
+            reduced *= extent
+        return Operator(
+            index=index, node=node_index, kind=_planned_kind(graph, node, definition.kind), work=definition.work,
+            linear=definition.linear, is_double=_computes_doubles(graph, node), reads=reads,
+            writes=tuple(number[name] for name in node.outputs), out=out, red=red,
+            points=result.size, reduced=reduced,
+        )  # fmt: skip
+
+    def _result_atoms(self, value: str) -> tuple[list[int], tuple[int, ...]]:
+        """Position of the first atom of each result dimension, and all extents."""
+        first, extents = [], []
+        for axis in range(len(self.graph.type_of(value).shape)):
+            first.append(len(extents))
+            extents.extend(self.atoms.sizes((value, axis)))
+        return first, tuple(extents)
+
+    def _reduction_atoms(self, node: Node, access: AccessMap) -> tuple[list[int], tuple[int, ...]]:
+        where: dict[int, tuple[str, int]] = {}
+        for operand, dims in zip(node.inputs, access.operands, strict=True):
+            for axis, item in enumerate(dims):
+                if item.kind is AccessKind.REDUCED and item.red is not None and isinstance(operand, str):
+                    where.setdefault(item.red, (operand, axis))
+        first, extents = [], []
+        for number, size in enumerate(access.reduced):
+            first.append(len(extents))
+            sizes = self.atoms.sizes(where[number]) if number in where else ((size,) if size != 1 else ())
+            extents.extend(sizes)
+        return first, tuple(extents)
+
+    def _read(
+        self, node: Node, position: int, access: AccessMap, out_first: list[int], red_first: list[int],
+        number: Mapping[str, int],
+    ) -> Read:  # fmt: skip
+        operand = node.inputs[position]
+        if not isinstance(operand, str):
+            raise TypeError(operand)
+        axes: list[AtomAccess] = []
+        for axis, item in enumerate(access.operands[position]):
+            for step in range(len(self.atoms.sizes((operand, axis)))):
+                axes.append(_atom_access(item.kind, item.out, item.red, step, out_first, red_first))
+        root = self.root.get(operand, operand)
+        return Read(
+            storage=number[root], axes=tuple(axes), elements=_touched(self.graph, node, operand, axes),
+            barrier=operand in self.crossed,
+        )  # fmt: skip
+
+    def _storage(self, number: Mapping[str, int], operators: tuple[Operator, ...]) -> tuple[Storage, ...]:
+        graph = self.graph
+        required = {number[self.root.get(name, name)] for name in graph.outputs}
+        producer = {value: op.index for op in operators for value in op.writes}
+        readers: dict[int, list[int]] = {}
+        for op in operators:
+            for value in dict.fromkeys(read.storage for read in op.reads):
+                readers.setdefault(value, []).append(op.index)
+        weights = set(graph.weights)
+        return tuple(
+            Storage(
+                index=index, value=name, type=graph.type_of(name), producer=producer.get(index),
+                readers=tuple(readers.get(index, ())), weight=name in weights, required=index in required,
+            )
+            for name, index in number.items()
+        )  # fmt: skip
+
+
+def _atom_access(
+    kind: AccessKind, out: int | None, red: int | None, step: int, out_first: list[int], red_first: list[int]
+) -> AtomAccess:
+    out_atom = out_first[out] + (step if kind is AccessKind.SAME else 0) if out is not None else -1
+    red_atom = red_first[red] + (step if kind is AccessKind.REDUCED else 0) if red is not None else -1
+    return AtomAccess(kind, out_atom, red_atom)
+
+
+def _touched(graph: Graph, node: Node, operand: str, axes: list[AtomAccess]) -> int:
+    """Elements read: all, or the result's for a slice, or the gathered rows."""
+    size = graph.type_of(operand).size
+    kinds = {axis.kind for axis in axes}
+    if kinds & {AccessKind.SHIFTED, AccessKind.INDIRECT}:
+        return min(size, sum(graph.type_of(name).size for name in node.outputs))
+    return size
+
+
+def _planned_kind(graph: Graph, node: Node, kind: OpKind) -> OpKind:
+    """Depthwise-like convolutions are windows: a contraction tile would be nearly empty."""
+    group = node.attr("group", 1)
+    if kind is OpKind.CONTRACTION and isinstance(group, int) and group > 1:
+        channels = graph.type_of(node.outputs[0]).shape[1] // group
+        return OpKind.WINDOW if channels < SMALL_GROUP_WIDTH else kind
+    return kind
+
+
+def _computes_doubles(graph: Graph, node: Node) -> bool:
+    return any(graph.type_of(name).dtype is DType.F64 for name in (*node.reads, *node.outputs))
+
+
+
+

@@ -1,0 +1,240 @@
+"""The kernel space of a program: every candidate kernel, its writes, and what was refused.
+
+A candidate is a group with a choice of writes: what its members make and others need. In an exact partition a group
+writes all of it; with recomputation up to two of these writes may be left to other kernels that compute the value
+again. Candidates that differ in nothing but position share one entry of `unique`.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+from fusesolve.candidates.encoding import Encoder, Place
+from fusesolve.candidates.grow import Grower, Grown
+from fusesolve.candidates.loops import Nest
+from fusesolve.candidates.program import Program
+from fusesolve.candidates.workload import Measure
+from fusesolve.group import FusionGroup, Refusal, Template, Workload
+from fusesolve.legality import check_structure
+
+DROPPED_WRITES = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernel:
+    """One candidate: operators, storage read and written, `full` if it writes all that others could need.
+
+    `unique` is the row of its workload in `Space.workloads`.
+    """
+
+    members: tuple[int, ...]
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+    full: bool
+    unique: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Space:
+    """All candidates of a program. `cut_by` names the limits that truncated it, with where."""
+
+    program: Program
+    kernels: tuple[Kernel, ...]
+    workloads: tuple[Workload, ...]
+    templates: tuple[Template, ...]
+    cut_by: tuple[str, ...]
+    walked: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """A candidate in relative terms."""
+
+    members: tuple[int, ...]
+    reads: tuple[Place, ...]
+    writes: tuple[Place, ...]
+    full: bool
+    unique: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    encoding: tuple[object, ...]
+    low: int  # relative to the anchor
+    high: int
+    shapes: tuple[_Shape, ...]
+    cut: bool
+
+
+def enumerate_kernels(program: Program, *, recompute: bool) -> Space:
+    """Every candidate kernel of the program; with `recompute` also those that leave writes to others."""
+    return _Enumerator(program, recompute).run()
+
+
+def inspect_group(program: Program, nest: Nest) -> FusionGroup | Refusal:
+    """One set of operators as a group with all its writes, or why it is none."""
+    needed = _needed(program, nest)
+    facts = replace(nest.facts, interior_writes=len(needed & _interior(program, nest)))
+    refusal = check_structure(facts)
+    if refusal is not None:
+        return refusal
+    reads, writes = _reads(program, nest), tuple(sorted(needed))
+    workload = Measure(program, nest, reads, writes).workload()
+    return FusionGroup(
+        members=nest.members, reads=reads, writes=writes, interior=(), template=nest.template, facts=facts,
+        workload=workload,
+    )  # fmt: skip
+
+
+class _Enumerator:
+    def __init__(self, program: Program, recompute: bool) -> None:
+        self.program = program
+        self.recompute = recompute
+        self.encoder = Encoder(program)
+        self.grower = Grower(program)
+        self.kernels: list[Kernel] = []
+        self.workloads: dict[Workload, int] = {}
+        self.templates: list[Template] = []
+        self.memo: dict[tuple[object, ...] | None, list[_Entry]] = {}
+        self.cut: list[str] = []
+        self.walked = 0
+
+    def run(self) -> Space:
+        for root in range(len(self.program.operators)):
+            self._from(root, (root,))
+        for first, second in self.grower.attention_pairs():
+            self._from(first, (first, second))
+        return Space(
+            program=self.program, kernels=tuple(self.kernels), workloads=tuple(self.workloads),
+            templates=tuple(self.templates), cut_by=tuple(self.cut), walked=self.walked,
+        )  # fmt: skip
+
+    def _from(self, anchor: int, start: tuple[int, ...]) -> None:
+        key = (self.encoder.encode(anchor, anchor), *(s - anchor for s in start))
+        for entry in self.memo.get(key, ()):
+            if self.encoder.encode(anchor + entry.low, anchor + entry.high) == entry.encoding:
+                self._place(anchor + entry.low, entry)
+                return
+        grown = self.grower.from_root(anchor) if len(start) == 1 else self.grower.from_attention(*start)
+        if grown is not None:
+            self._remember(anchor, key, grown)
+
+    def _remember(self, anchor: int, key: tuple[object, ...], grown: Grown) -> None:
+        self.walked += len(grown.nests)
+        external = self.encoder.externals(grown.low, grown.high)
+        shapes: list[_Shape] = []
+        for nest in grown.nests:
+            shapes.extend(self._shapes(nest, grown.low, external))
+        encoding = self.encoder.encode(grown.low, grown.high)
+        if encoding is None:
+            raise IndexError(grown.high)
+        entry = _Entry(encoding, grown.low - anchor, grown.high - anchor, tuple(shapes), grown.cut)
+        self.memo.setdefault(key, []).append(entry)
+        self._place(grown.low, entry)
+
+    def _shapes(self, nest: Nest, low: int, external: dict[int, int]) -> Iterator[_Shape]:
+        reads = _reads(self.program, nest)
+        for writes, full in _write_choices(self.program, nest, self.recompute):
+            workload = Measure(self.program, nest, reads, writes).workload()
+            if workload not in self.workloads:
+                self.templates.append(nest.template)
+            unique = self.workloads.setdefault(workload, len(self.workloads))
+            yield _Shape(
+                tuple(m - low for m in nest.members),
+                tuple(self.encoder.place(s, low, external) for s in reads),
+                tuple(self.encoder.place(s, low, external) for s in writes),
+                full, unique,
+            )  # fmt: skip
+
+    def _place(self, low: int, entry: _Entry) -> None:
+        span = entry.high - entry.low
+        external = {slot: storage for storage, slot in self.encoder.externals(low, low + span).items()}
+        resolve = self.encoder.resolve
+        for shape in entry.shapes:
+            self.kernels.append(
+                Kernel(
+                    members=tuple(low + m for m in shape.members),
+                    reads=tuple(sorted(resolve(p, low, external) for p in shape.reads)),
+                    writes=tuple(sorted(resolve(p, low, external) for p in shape.writes)),
+                    full=shape.full, unique=shape.unique,
+                )
+            )  # fmt: skip
+        if entry.cut:
+            node = self.program.operators[low].node
+            self.cut.append(f"groups-per-operator at {self.program.graph.nodes[node].name}")
+
+
+def _reads(program: Program, nest: Nest) -> tuple[int, ...]:
+    found = {
+        read.storage
+        for m in nest.members
+        for read in program.operators[m].reads
+        if program.storage[read.storage].producer not in nest.position
+    }
+    return tuple(sorted(found))
+
+
+def _needed(program: Program, nest: Nest) -> set[int]:
+    """Storage made in the group that someone outside reads or that the graph must deliver."""
+    found: set[int] = set()
+    for m in nest.members:
+        for value in program.operators[m].writes:
+            storage = program.storage[value]
+            if storage.required or any(r not in nest.position for r in storage.readers):
+                found.add(value)
+    return found
+
+
+def _interior(program: Program, nest: Nest) -> set[int]:
+    """Storage that the kernel never holds whole: prologues, values computed in place, attention's scores."""
+    hidden: set[int] = set()
+    score = _attention_interior(nest)
+    for i, m in enumerate(nest.members):
+        if i in nest.inlined or i in nest.upstream or i in score:
+            hidden.update(program.operators[m].writes)
+    return hidden
+
+
+def _attention_interior(nest: Nest) -> set[int]:
+    """Positions whose loops include the keys, before the second contraction."""
+    if nest.template is not Template.ATTENTION:
+        return set()
+    second = nest.heads[1]
+    keys = frozenset(nest.red[second])
+    return {i for i in range(len(nest.members)) if i != second and (nest.loops(i) & keys or nest.red[i])}
+
+
+def _write_choices(program: Program, nest: Nest, recompute: bool) -> Iterator[tuple[tuple[int, ...], bool]]:
+    """Choices of writes, fullest first; `full` where nothing that others need is left out."""
+    needed = _needed(program, nest)
+    hidden = needed & _interior(program, nest)
+    base = tuple(sorted(needed - hidden))
+    if not hidden and base and _legal(nest, 0):
+        yield base, True
+    if not recompute or not base or not _legal(nest, 0):
+        return
+    if hidden and len(hidden) <= DROPPED_WRITES and _all_used(program, nest, base):
+        yield base, False
+    for count in range(1, DROPPED_WRITES + 1 - len(hidden)):
+        for dropped in combinations(base, count):
+            rest = tuple(value for value in base if value not in dropped)
+            if rest and _all_used(program, nest, rest):
+                yield rest, False
+
+
+def _legal(nest: Nest, interior: int) -> bool:
+    return check_structure(replace(nest.facts, interior_writes=interior)) is None
+
+
+def _all_used(program: Program, nest: Nest, writes: Sequence[int]) -> bool:
+    """Whether every member contributes to a value that is written."""
+    wanted = set(writes)
+    for m in reversed(nest.members):
+        op = program.operators[m]
+        if not wanted.intersection(op.writes):
+            return False
+        wanted.update(read.storage for read in op.reads)
+    return True
+
+
+

@@ -1,0 +1,359 @@
+"""Workloads: the numbers of a group that the cost models price, from its loop nest."""
+
+from collections import Counter
+from collections.abc import Iterator
+from math import prod
+
+from fusesolve.access import AccessKind
+from fusesolve.candidates.loops import Nest
+from fusesolve.candidates.program import Operator, Program, Read
+from fusesolve.graph import DType
+from fusesolve.group import TEMPLATES, TENSOR_TYPES, Template, Workload
+from fusesolve.ops.definition import OpKind, Work
+
+_SECTOR = 32  # bytes: the smallest run that DRAM and L2 move at full rate
+_CONVERSION = 1.0  # instructions to widen or narrow a 16-bit element (notes of the register study, section 4)
+
+
+class Measure:
+    """Reads the numbers off one group: a nest, the storage it reads and the storage it writes."""
+
+    def __init__(self, program: Program, nest: Nest, reads: tuple[int, ...], writes: tuple[int, ...]) -> None:
+        self.program = program
+        self.nest = nest
+        self.reads = reads
+        self.writes = writes
+        self.ops: list[Operator] = [program.operators[m] for m in nest.members]
+        self.kernel = self._kernel_loops()
+        self.order = self._loop_order()
+        self.points = prod(nest.extent[loop] for loop in self.kernel)
+        self.touched = self._touched()
+
+    def workload(self) -> Workload:
+        """The workload of the group for its template."""
+        template = self.nest.template
+        common = self._common()
+        if template in (Template.CONTRACTION, Template.ATTENTION):
+            common.update(self._contraction())
+        else:
+            rows = prod(self.nest.extent[loop] for loop in self.kernel - self.nest.reduced)
+            common.update(outer=rows, inner=max(1, self.points // max(1, rows)))
+            if template in (Template.ROW, Template.REDUCTION):
+                common.update(self._row())
+        return Workload(template=TEMPLATES.index(template), **common)
+
+    def _kernel_loops(self) -> frozenset[int]:
+        span = self.nest.span
+        loops = frozenset(self.nest.out[span])
+        if self.ops[span].kind is not OpKind.WINDOW:
+            loops |= frozenset(self.nest.red[span])
+        return loops
+
+    def _loop_order(self) -> tuple[int, ...]:
+        """Loops from outer to inner as the spanning operator's result (or its reduced operand) lies in memory."""
+        span = self.nest.span
+        op = self.ops[span]
+        if op.kind is OpKind.REDUCE and op.reads:
+            return tuple(self._loops_of(span, op.reads[0]))
+        return self.nest.out[span]
+
+    def _loops_of(self, consumer: int, read: Read) -> Iterator[int]:
+        """The loop that each atom of an operand follows, -1 where it follows none."""
+        for axis in read.axes:
+            if axis.kind is AccessKind.SAME:
+                yield self.nest.out[consumer][axis.out]
+            elif axis.kind is AccessKind.REDUCED:
+                yield self.nest.red[consumer][axis.red]
+            else:
+                yield -1
+
+    def _external(self) -> Iterator[tuple[int, Read]]:
+        inside = self.nest.position
+        for i, op in enumerate(self.ops):
+            for read in op.reads:
+                made = self.program.storage[read.storage].producer
+                if made is None or made not in inside:
+                    yield i, read
+
+    def _touched(self) -> dict[int, int]:
+        """Bytes read of each storage: once each, the parts that are touched."""
+        elements: Counter[int] = Counter()
+        for _, read in self._external():
+            elements[read.storage] += read.elements
+        found = {}
+        for index, count in elements.items():
+            tensor = self.program.storage[index].type
+            found[index] = min(tensor.size, count) * tensor.dtype.itemsize
+        return found
+
+    def _evaluations(self) -> list[float]:
+        """How often each operator is computed, over the whole kernel."""
+        nest, counts = self.nest, [0.0] * len(self.ops)
+        rows = prod(nest.extent[loop] for loop in self.kernel - nest.reduced)
+        hoist = nest.template in (Template.ROW, Template.REDUCTION)
+        for i in reversed(range(len(self.ops))):
+            if i in nest.inlined:
+                continue
+            loops = nest.loops(i) | (frozenset(nest.red[i]) if self.ops[i].kind is OpKind.REDUCE else frozenset())
+            if nest.heads:
+                counts[i] = float(self.ops[i].points)
+            elif hoist and not loops & nest.reduced and loops <= self.kernel:
+                counts[i] = float(rows)
+            else:
+                counts[i] = float(self.points)
+        self._inline_counts(counts)
+        return counts
+
+    def _inline_counts(self, counts: list[float]) -> None:
+        """An operator computed in place runs once per point (and per window element) of each reader."""
+        producer_of = {value: i for i, op in enumerate(self.ops) for value in op.writes}
+        for consumer in reversed(range(len(self.ops))):
+            op = self.ops[consumer]
+            for read in op.reads:
+                i = producer_of.get(read.storage)
+                if i is not None and i in self.nest.inlined:
+                    counts[i] += counts[consumer] * _redundancy(op, read, self.ops[i])
+
+    def _common(self) -> dict[str, int | float]:
+        counts = self._evaluations()
+        work = [self._work(op, count) for op, count in zip(self.ops, counts, strict=True)]
+        storage = self.program.storage
+        read_bytes = sum(self.touched.values())
+        write_bytes = sum(storage[w].type.nbytes for w in self.writes)
+        full, partial, staged, staged_bytes = self._reads_by_shape()
+        itemsizes = [storage[s].type.dtype.itemsize for s in (*full, *self.writes)] or [4]
+        out_full = [w for w in self.writes if storage[w].type.size * 2 > self._result_points()]
+        staged_writes = [w for w in out_full if self._write_staged(w)]
+        return {
+            "fma": sum(w.fma for w in work),
+            "alu": sum(w.alu for w in work) + self._conversions(full, out_full),
+            "sfu": sum(w.sfu for w in work),
+            "instructions": sum(op.work.instructions for op in self.ops if op.kind is not OpKind.CONTRACTION),
+            "scratch": max(op.work.scratch for op in self.ops),
+            "live": self._live(),
+            "full_reads": len(full),
+            "row_reads": len(partial),
+            "full_writes": len(out_full),
+            "arrays": len(self.touched) + len(self.writes),
+            "element_bytes": max(itemsizes),
+            "narrow_bytes": min(itemsizes),
+            "read_bytes": read_bytes,
+            "write_bytes": write_bytes,
+            "warm_read_bytes": sum(b for s, b in self.touched.items() if storage[s].producer is not None),
+            "footprint_bytes": read_bytes + write_bytes,
+            "weight_bytes": sum(b for s, b in self.touched.items() if storage[s].weight),
+            "staged": staged + len(staged_writes),
+            "staged_bytes": staged_bytes + sum(storage[w].type.nbytes for w in staged_writes),
+            "reductions": self.nest.facts.reductions,
+            "double": int(any(op.is_double for op in self.ops)),
+        }
+
+    def _work(self, op: Operator, count: float) -> Work:
+        if op.kind is OpKind.CONTRACTION:
+            return Work()
+        work = op.work
+        if op.kind is OpKind.WINDOW:
+            count *= max(1, op.reduced)
+            work = work if work.fma + work.alu + work.sfu > 0 else Work(fma=1.0)
+        return Work(fma=work.fma * count, alu=work.alu * count, sfu=work.sfu * count)
+
+    def _conversions(self, full: list[int], written: list[int]) -> float:
+        """Instructions to convert 16-bit and 8-bit elements at loads and stores."""
+        types = [self.program.storage[s].type for s in (*full, *written)]
+        return sum(_CONVERSION * t.size for t in types if t.dtype.is_float and t.dtype.itemsize < 4)
+
+    def _result_points(self) -> int:
+        return self.ops[self.nest.span].points
+
+    def _reads_by_shape(self) -> tuple[list[int], list[int], int, int]:
+        """Storage read along the inner loop, storage constant along it, and how much lies the wrong way."""
+        full: dict[int, int] = {}
+        partial: dict[int, int] = {}
+        staged: dict[int, int] = {}
+        inner = self.order[-1] if self.order else -1
+        for consumer, read in self._external():
+            loops = list(self._loops_of(consumer, read))
+            storage = self.program.storage[read.storage]
+            if consumer not in self.nest.inlined and inner not in loops:
+                partial[read.storage] = 1
+                continue
+            full[read.storage] = 1
+            if consumer not in self.nest.inlined and self._run(loops) * storage.type.dtype.itemsize < _SECTOR:
+                staged[read.storage] = self.touched[read.storage]
+        only_partial = [s for s in partial if s not in full]
+        return list(full), only_partial, len(staged), sum(staged.values())
+
+    def _run(self, loops: list[int]) -> int:
+        """Elements that lie contiguously in memory along the kernel's innermost loops."""
+        run = 1
+        for mine, theirs in zip(reversed(loops), reversed(self.order), strict=False):
+            if mine != theirs:
+                break
+            run *= self.nest.extent[mine]
+        whole = prod(self.nest.extent[loop] for loop in loops if loop >= 0)
+        return run if run < whole else _SECTOR
+
+    def _write_staged(self, storage: int) -> bool:
+        made = self.program.storage[storage].producer
+        if made is None or self.nest.heads:
+            return False
+        loops = list(self.nest.out[self.nest.position[made]])
+        size = self.program.storage[storage].type.dtype.itemsize
+        return bool(loops) and self._run(loops) * size < _SECTOR
+
+    def _live(self) -> int:
+        """Most live values of one point when all loads come first and operators run in order."""
+        last: dict[int, int] = {}
+        for i, op in enumerate(self.ops):
+            for read in op.reads:
+                last[read.storage] = i
+        live = set(self.touched)
+        most = len(live)
+        keep = set(self.writes)
+        for i, op in enumerate(self.ops):
+            live.update(op.writes)
+            most = max(most, len(live))
+            live -= {value for value in live if last.get(value, i) <= i and value not in keep}
+        return max(1, most)
+
+    def _row(self) -> dict[str, int | float]:
+        """Passes over a row, what a held row keeps, what a row that is not held reads again."""
+        nest = self.nest
+        deep = [i for i in range(len(self.ops)) if nest.loops(i) & nest.reduced or self.ops[i].kind is OpKind.REDUCE]
+        passes = 1 + max((nest.stage[i] for i in deep), default=0)
+        later = self._feeds_later_pass()
+        held = sum(self.program.storage[s].type.dtype.itemsize for s in later)
+        contiguous = int(nest.template is Template.ROW)
+        return {
+            "passes": passes, "held_bytes": float(held if passes > 1 else 0), "contiguous": contiguous,
+            "reread_bytes": float(sum(self.touched[s] for s in later) if passes > 1 else 0),
+        }  # fmt: skip
+
+    def _feeds_later_pass(self) -> set[int]:
+        """Full-size storage read (again) after the first reduction: directly, or through operators before it."""
+        needed: set[int] = set()
+        found: set[int] = set()
+        nest = self.nest
+        for i in reversed(range(len(self.ops))):
+            late = nest.stage[i] > 0 or i in needed
+            if not late:
+                continue
+            for read in self.ops[i].reads:
+                made = self.program.storage[read.storage].producer
+                inside = None if made is None else nest.position.get(made)
+                if inside is None:
+                    if any(loop in nest.reduced for loop in self._loops_of(i, read)):
+                        found.add(read.storage)
+                elif self.ops[inside].kind is not OpKind.REDUCE and nest.loops(inside) & nest.reduced:
+                    needed.add(inside)
+        rows = prod(nest.extent[loop] for loop in self.kernel - nest.reduced)
+        return {s for s in found if self.program.storage[s].type.size * 2 > rows * 2}
+
+    def _contraction(self) -> dict[str, int | float]:
+        nest = self.nest
+        head = nest.heads[0]
+        op = self.ops[head]
+        left, right = self._operand_loops(head)
+        out = frozenset(nest.out[head])
+        batch = out & left & right
+        size = lambda loops: prod(nest.extent[loop] for loop in loops)  # noqa: E731 - local arithmetic shorthand
+        shape: dict[str, int | float] = {
+            "batch": size(batch), "m": size((out & left) - batch), "n": size(out - left), "k": prod(op.red),
+            "mma": float(op.points) * op.reduced, "plain": int(len(self.ops) == 1),
+        }  # fmt: skip
+        if op.reads[0].axes and not (out & left) - batch and not (out - left):
+            shape["m"], shape["n"] = 1, 1
+        if nest.template is Template.ATTENTION:
+            second = self.ops[nest.heads[1]]
+            shape["mma"] = float(op.points) * op.reduced + float(second.points) * second.reduced
+            shape["head"] = max(1, second.points // max(1, int(shape["batch"] * shape["m"])))
+            shape["linear_tail"] = int(self._linear_tail())
+        shape.update(self._operands(head))
+        return shape
+
+    def _operand_loops(self, head: int) -> tuple[frozenset[int], frozenset[int]]:
+        """Loops of the two operands; the windowed dimensions of an image are loops of the left operand."""
+        op = self.ops[head]
+        found = []
+        for read in op.reads[:2]:
+            loops = {loop for loop in self._loops_of(head, read) if loop >= 0}
+            loops |= {self.nest.out[head][axis.out] for axis in read.axes if axis.kind in _WINDOWED and axis.out >= 0}
+            found.append(frozenset(loops))
+        return (found[0], found[1]) if len(found) == 2 else (found[0], frozenset())
+
+    def _operands(self, head: int) -> dict[str, int | float]:
+        """Bytes of the operands as they come from memory, their type, and the work of the prologues."""
+        op = self.ops[head]
+        storage = self.program.storage
+        types = [storage[read.storage].type for read in op.reads[:2]]
+        inside = [storage[read.storage].producer in self.nest.position for read in op.reads[:2]]
+        loaded = [self._prologue_bytes(read) if fused else t.nbytes
+                  for read, fused, t in zip(op.reads[:2], inside, types, strict=True)]  # fmt: skip
+        upstream = [i for i in self.nest.upstream if i not in self.nest.heads]
+        elements = sum(t.size for t, fused in zip(types, inside, strict=True) if fused)
+        instructions = sum(
+            (self.ops[i].work.fma + self.ops[i].work.alu + 4 * self.ops[i].work.sfu) * self.ops[i].points
+            for i in upstream
+        )
+        dtypes = {t.dtype for t in types}
+        eligible = len(dtypes) == 1 and _tensor_index(next(iter(dtypes))) >= 0
+        return {
+            "a_bytes": loaded[0], "b_bytes": loaded[-1],
+            "operand_bytes": max(t.dtype.itemsize for t in types),
+            "tensor_rate": _tensor_index(next(iter(dtypes))) if eligible else -1,
+            "side_work": instructions / elements if elements else 0.0,
+        }  # fmt: skip
+
+    def _prologue_bytes(self, read: Read) -> int:
+        """Bytes from memory behind a fused operand: the external reads of its ancestors."""
+        storage = self.program.storage
+        seen: set[int] = set()
+        stack, total = [read.storage], 0
+        while stack:
+            value = stack.pop()
+            made = storage[value].producer
+            if value in seen:
+                continue
+            seen.add(value)
+            if made is None or made not in self.nest.position:
+                total += self.touched.get(value, 0)
+            else:
+                stack.extend(r.storage for r in self.program.operators[made].reads)
+        return total
+
+    def _linear_tail(self) -> bool:
+        """Whether all that lies between the exponential and the second contraction only scales.
+
+        An online softmax multiplies what it has summed so far by exp(old maximum - new maximum); that commutes
+        with the second contraction only through operators that are linear in the probabilities.
+        """
+        nodes = self.program.graph.nodes
+        below: set[int] = set()
+        started = False
+        for i in range(self.nest.heads[0] + 1, self.nest.heads[1]):
+            op = self.ops[i]
+            exponential = nodes[op.node].op == "exp"
+            started |= exponential
+            inside = any(self.program.storage[r.storage].producer in self._numbers(below) for r in op.reads)
+            if exponential or inside:
+                below.add(i)
+            if inside and op.kind is OpKind.ELEMENTWISE and not op.linear:
+                return False
+        return started
+
+    def _numbers(self, positions: set[int]) -> set[int]:
+        return {self.nest.members[i] for i in positions}
+
+
+_WINDOWED = frozenset({AccessKind.WINDOW, AccessKind.SHIFTED})
+
+
+def _tensor_index(dtype: DType) -> int:
+    return TENSOR_TYPES.index(dtype.value) if dtype.value in TENSOR_TYPES else -1
+
+
+def _redundancy(consumer: Operator, read: Read, producer: Operator) -> float:
+    """Times that a producer's element is computed per point of a consumer that computes it in place."""
+    if any(axis.kind is AccessKind.WINDOW for axis in read.axes):
+        return float(max(1, consumer.reduced)) if consumer.kind is OpKind.WINDOW else 1.0
+    return min(1.0, producer.points / max(1, consumer.points))

@@ -1,0 +1,75 @@
+"""The closed-form GPU simulator: template by template, all candidates and tilings at once."""
+
+from collections.abc import Callable
+
+
+from fusesolve.cost.gpu import attention, contraction, opaque, pointwise, rows
+from fusesolve.cost.gpu import terms as shared_terms
+from fusesolve.cost.gpu.device import Device, read_device
+from fusesolve.cost.sweep import Family, sweep
+from fusesolve.cost.table import Allowed, Array, Columns, PriceOptions, Prices, WorkloadTable
+from fusesolve.group import TEMPLATES, Template
+from fusesolve.hardware import HardwareProfile
+
+_MEMORY = shared_terms.combine
+
+
+def families(device: Device, options: PriceOptions) -> tuple[Family, ...]:
+    """Which rows are priced by which template module, once per implementation that the options allow."""
+
+    def simple(template: Template, module_tilings: dict[str, Array], run: Callable[..., object]) -> Family:
+        return Family(
+            template=TEMPLATES.index(template), tilings=module_tilings, library=False,
+            evaluate=lambda w, tile: run(device, w, tile), combine=_MEMORY, wants=None,
+        )  # fmt: skip
+
+    found = [
+        simple(Template.POINTWISE, pointwise.tilings(), pointwise.evaluate),
+        simple(Template.MOVEMENT, pointwise.tilings(), pointwise.evaluate),
+        simple(Template.ROW, rows.tilings(contiguous=True), rows.evaluate),
+        simple(Template.REDUCTION, rows.tilings(contiguous=False), rows.evaluate),
+        simple(Template.OPAQUE, opaque.tilings(), opaque.evaluate),
+    ]
+    for library in (False, True):
+        if options.implementation == ("generated" if library else "library"):
+            continue
+        found.append(_contraction(device, library=library))
+        found.append(_attention(device, library=library))
+    if options.implementation == "library":
+        found.append(_contraction(device, library=False, fused_only=True))
+        found.append(_attention(device, library=False, fused_only=True))
+    return tuple(found)
+
+
+def _contraction(device: Device, *, library: bool, fused_only: bool = False) -> Family:
+    return Family(
+        template=TEMPLATES.index(Template.CONTRACTION), tilings=contraction.tilings(), library=library,
+        evaluate=lambda w, tile: contraction.evaluate(device, w, tile, library=library), combine=contraction.combine,
+        wants=_plain if library else (_fused if fused_only else None),
+    )  # fmt: skip
+
+
+def _attention(device: Device, *, library: bool, fused_only: bool = False) -> Family:
+    return Family(
+        template=TEMPLATES.index(Template.ATTENTION), tilings=attention.tilings(), library=library,
+        evaluate=lambda w, tile: attention.evaluate(device, w, tile, library=library), combine=attention.combine,
+        wants=_plain if library else (_fused if fused_only else None),
+    )  # fmt: skip
+
+
+def _plain(table: WorkloadTable) -> Array:
+    """A library call does one bare contraction and nothing else."""
+    return table["plain"]
+
+
+def _fused(table: WorkloadTable) -> Array:
+    return 1.0 - table["plain"]
+
+
+def price(table: WorkloadTable, profile: HardwareProfile, options: PriceOptions, allowed: Allowed) -> Prices:
+    """The fastest legal tiling of every row on a GPU; see `Prices`."""
+    device = read_device(profile, options.launch)
+    return sweep(table, families(device, options), options, allowed)
+
+
+__all__ = ["Columns", "price", "read_device"]

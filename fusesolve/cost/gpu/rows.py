@@ -1,0 +1,92 @@
+"""Reductions: rows (reduced axes innermost) and strips of columns (any other axes).
+
+`lanes` threads share one row; a block has `rows` of them. A row is held in registers, held in shared memory, or read
+again on each further pass; a reduction of one pass can be split over blocks.
+"""
+
+import numpy as np
+
+from fusesolve.cost.gpu import terms as t
+from fusesolve.cost.gpu.device import Device
+from fusesolve.cost.table import HELD_IN_REGISTERS, HELD_IN_SHARED, READ_AGAIN, Array, Columns
+
+ROW_SHAPES = ((32, 4), (64, 2), (128, 1), (256, 1), (512, 1), (1024, 1))
+STRIP_SHAPES = ((1, 128), (4, 32), (8, 32), (16, 32), (32, 32))
+MODES = (HELD_IN_REGISTERS, HELD_IN_SHARED, READ_AGAIN)
+SPLITS = (1, 2, 4, 8, 16, 32, 64, 128)
+HELD_LIMIT = 64  # elements per thread that the compiler keeps in registers before it falls to local memory
+
+
+def tilings(*, contiguous: bool) -> dict[str, Array]:
+    """All (lanes, rows, mode, split) as (1, n) columns; only a row that is read again is split."""
+    shapes = ROW_SHAPES if contiguous else STRIP_SHAPES
+    rows = [
+        (lanes * rows, lanes, rows, mode, split)
+        for lanes, rows in shapes
+        for mode in MODES
+        for split in (SPLITS if mode == READ_AGAIN else (1,))
+    ]
+    grid = np.array(rows, dtype=np.float64)
+    names = ("threads", "lanes", "rows", "mode", "split")
+    return {name: grid[None, :, position] for position, name in enumerate(names)}
+
+
+def register_demand(w: Columns, tile: Columns, per_thread: Array) -> Array:
+    """Register demand of a row kernel; notes: 169 compiled kernels, mean error 3.1 registers.
+
+    16.3 + K * (1.35 held in registers, 0.89 otherwise, K at most 8 then) + 1.6 per further array + scratch.
+    """
+    held = tile["mode"] == HELD_IN_REGISTERS
+    words = np.maximum(1.0, w["held_bytes"] / 4.0)
+    body = np.where(held, 1.35 * per_thread * words, 0.89 * np.minimum(per_thread, 8.0) * np.maximum(1.0, w["full_reads"]))
+    extra = np.maximum(w["full_reads"] + w["row_reads"] + w["full_writes"] - 2.0, 0.0)
+    return 16.3 + body + 1.6 * extra + 0.6 * np.maximum(w["live"] - w["full_reads"] - 2.0, 0.0) + 0.5 * w["scratch"]
+
+
+def evaluate(device: Device, w: Columns, tile: Columns) -> tuple[dict[str, Array], dict[str, Array]]:
+    """Resources and terms of (rows x tilings)."""
+    single = w["passes"] <= 1
+    length = np.ceil(w["inner"] / tile["split"])
+    per_thread = np.ceil(length / tile["lanes"])
+    held = tile["mode"] == HELD_IN_REGISTERS
+    in_shared = tile["mode"] == HELD_IN_SHARED
+    blocks = np.ceil(w["outer"] / tile["rows"]) * tile["split"]
+    scratch = 4.0 * np.maximum(1.0, w["reductions"]) * np.maximum(tile["threads"] / 32.0, 1.0)
+    shared = np.ceil(scratch + np.where(in_shared, w["held_bytes"] * w["inner"] * tile["rows"], 0.0))
+    unroll = np.where(held, np.minimum(per_thread, HELD_LIMIT), np.minimum(per_thread, 8.0))
+    code = t.FIXED_CODE + unroll * (t.INSTRUCTION_CODE * w["instructions"] + t.LOAD_CODE * w["full_reads"]) + 600.0
+    demand = t.plateau(register_demand(w, tile, per_thread), 44.0)
+    extra = _reread(device, w, tile)
+    dram = w["read_bytes"] + w["write_bytes"] + extra["dram_bytes"]
+    res = t.resources(
+        device, w, demand=demand, threads=tile["threads"], blocks=blocks, shared=shared, code=code, dram_bytes=dram
+    )
+    useless = (held & (per_thread > HELD_LIMIT)) | ((tile["split"] > 1) & ~single)
+    useless |= single & (tile["mode"] != READ_AGAIN)
+    res["missing_blocks"] = np.where(useless, 1.0, res["missing_blocks"])
+    found = t.stream_terms(device, w) | {"reread": extra["seconds"]}
+    found |= t.pipe_terms(device, w, np.minimum(blocks, device.units), 3.0 * w["outer"] * w["inner"] * w["full_reads"])
+    found["latency"] = t.waves(blocks, device.units * np.maximum(res["resident"], 1.0)) * _block_latency(device, w, tile, length)
+    found["shared"] = np.where(in_shared, (1.0 + w["passes"]) * w["held_bytes"], 0.0) * w["outer"] * w["inner"] / device.shared_bytes_per_s
+    found["staging"] = w["staged_bytes"] * device.constant("staging_share", 0.15) / device.stream
+    found["split"] = np.where(tile["split"] > 1, device.constant("split_stage", 2.0e-6), 0.0)
+    return res, found | t.overhead_terms(device, res)
+
+
+def _block_latency(device: Device, w: Columns, tile: Columns, length: Array) -> Array:
+    """Seconds that one block takes alone: l0 + l1 per trip of its loop over the row, each pass that reads memory again."""
+    vector = np.where(w["contiguous"] > 0, np.maximum(1.0, 16.0 / w["element_bytes"]), 1.0)
+    trips = np.ceil(length / (tile["lanes"] * vector))
+    again = tile["mode"] == READ_AGAIN
+    walks = np.where(again, w["passes"], 1.0 + 0.15 * (w["passes"] - 1.0))
+    start = device.constant("row_latency", 0.9e-6) + 0.1e-6 * w["reductions"]
+    return start + device.constant("row_step", 0.2e-6) * trips * walks
+
+
+def _reread(device: Device, w: Columns, tile: Columns) -> dict[str, Array]:
+    """Bytes and seconds of reading rows again: from L2 while the resident rows fit, else from DRAM."""
+    again = np.where(tile["mode"] == READ_AGAIN, (w["passes"] - 1.0) * w["reread_bytes"], 0.0)
+    resident_rows = np.minimum(w["outer"], device.units * 2.0 * tile["rows"])
+    working_set = resident_rows * w["reread_bytes"] / np.maximum(w["outer"], 1.0)
+    cold = t.cold_share(device, working_set)
+    return {"dram_bytes": again * cold, "seconds": again * (cold / device.stream + (1.0 - cold) / device.l2)}

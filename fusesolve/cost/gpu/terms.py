@@ -1,0 +1,163 @@
+"""Terms that all GPU templates share: memory streams, waves, pipes, registers, code, and how terms combine.
+
+Sources: the structure (p-norms of stream, latency and arithmetic time; the sharp L2 knee; blurred waves) was fitted on
+public kernel latencies of A100, H100, H200, V100 and others; docs/MODEL.md lists each term with its error.
+"""
+
+import numpy as np
+
+from fusesolve.cost.gpu.device import Device
+from fusesolve.cost.gpu_occupancy import blocks_per_unit, occupancy
+from fusesolve.cost.table import Array, Columns
+
+KNEE_SHARPNESS = 12.0  # exponent of the L2 knee: fitted on bf16-to-fp8 quantisation, H100 and H200
+OVERLAP_LATENCY = 3.0  # p-norm of stream time and row latency: real overlap is partial
+OVERLAP_ARITHMETIC = 6.0  # p-norm of memory and arithmetic time
+OVERLAP_FLOOR = 12.0  # p-norm with the kernel's floor: nearly a maximum
+ARGUMENT_BYTES = 56  # a 1-D array argument of a Numba kernel (7 fields of 8 bytes)
+REGISTER_PLATEAU = 32.0  # registers that the compiler fills before it takes more
+LOAD_CODE = 18.7  # code bytes per load or store instruction
+FIXED_CODE = 290.0  # code bytes of an empty kernel
+ARRAY_CODE = 30.5  # code bytes per array (address set-up)
+INSTRUCTION_CODE = 16.5  # code bytes per instruction of the body
+
+
+def pnorm(power: float, *parts: Array) -> Array:
+    """(a^p + b^p + ...)^(1/p), scaled so that it cannot overflow; every part >= 0, in seconds."""
+    top = parts[0]
+    for part in parts[1:]:
+        top = np.maximum(top, part)
+    safe = np.where(top > 0, top, 1.0)
+    total = sum((part / safe) ** power for part in parts)
+    return np.where(top > 0, safe * total ** (1.0 / power), 0.0)
+
+
+def waves(units_of_work: Array, slots: Array) -> Array:
+    """Effective waves: whole waves are sharp while few and blur when many (never less than 1).
+
+    waves + (ceil(waves) - waves) * exp(-(ceil(waves) - 1) / 6); rises with the work and falls with the slots.
+    """
+    exact = units_of_work / np.maximum(slots, 1.0)
+    whole = np.ceil(exact)
+    return np.maximum(1.0, exact + (whole - exact) * np.exp(-np.maximum(whole - 1.0, 0.0) / 6.0))
+
+
+def cold_share(device: Device, working_set: Array) -> Array:
+    """Share of a working set (bytes) that must come from DRAM although another kernel touched it before.
+
+    1 / (1 + (knee / w)^12): 0 well inside the cache, 1 well above its knee.
+    """
+    if device.knee <= 0:
+        return np.ones_like(working_set)
+    ratio = np.clip(device.knee / np.maximum(working_set, 1.0), 1e-6, 1e6)
+    return 1.0 / (1.0 + ratio**KNEE_SHARPNESS)
+
+
+def stream_terms(device: Device, w: Columns) -> dict[str, Array]:
+    """`dram` and `l2` seconds of the compulsory bytes: what another kernel wrote and is still cached is read at L2 speed."""
+    cold = cold_share(device, w["footprint_bytes"])
+    warm = w["warm_read_bytes"] * (1.0 - cold)
+    dram = (w["read_bytes"] + w["write_bytes"] - warm) / device.stream
+    return {"dram": dram, "l2": warm / device.l2}
+
+
+def pipe_terms(device: Device, w: Columns, active: Array, extra_alu: Array) -> dict[str, Array]:
+    """`fma`, `alu`, `sfu` seconds with `active` units at work (1 to all of them); instructions over the pipe's rate."""
+    share = np.clip(active / device.units, 1.0 / device.units, 1.0)
+    fma = np.where(w["double"] > 0, device.fma64, device.fma)
+    return {
+        "fma": w["fma"] / (fma * share),
+        "alu": (w["alu"] + extra_alu) / (device.alu * share),
+        "sfu": w["sfu"] / (device.sfu * share),
+    }
+
+
+def plateau(demand: Array, knee: float) -> Array:
+    """Registers from register demand: the compiler stays at 32 until demand passes `knee`, then follows it."""
+    return np.where(
+        demand < REGISTER_PLATEAU, demand,
+        np.where(demand < knee, REGISTER_PLATEAU, REGISTER_PLATEAU + demand - knee),
+    )  # fmt: skip
+
+
+def resources(
+    device: Device, w: Columns, *, demand: Array, threads: Array, blocks: Array, shared: Array, code: Array,
+    dram_bytes: Array,
+) -> dict[str, Array]:  # fmt: skip
+    """The resource columns of a block of tilings.
+
+    Registers above the device's limit per thread become spills (4 bytes each, per thread); the register count is
+    then the limit itself.
+    """
+    profile = device.profile
+    if profile.registers is None or profile.limits is None:
+        raise ValueError("a GPU profile has registers and limits")
+    registers = profile.registers
+    most = float(registers.per_thread_max)
+    wanted = np.ceil(demand)
+    held = np.minimum(wanted, most)
+    unit = registers.allocation_unit / profile.limits.warp_size
+    shape = np.broadcast_shapes(held.shape, threads.shape, shared.shape)
+    held, threads, shared = (np.broadcast_to(item, shape) for item in (held, threads, shared))
+    resident = np.asarray(
+        blocks_per_unit(profile, held.astype(np.int64), threads.astype(np.int64), shared.astype(np.int64)), np.float64
+    )
+    filled = np.asarray(occupancy(profile, threads.astype(np.int64), resident.astype(np.int64)), np.float64)
+    return {
+        "registers": held,
+        "block_registers": np.ceil(held / unit) * unit * threads,
+        "threads": threads,
+        "blocks": np.broadcast_to(blocks, shape),
+        "shared_bytes": shared,
+        "spill_bytes": np.broadcast_to(4.0 * np.maximum(wanted - most, 0.0), shape),
+        "occupancy": filled,
+        "resident": resident,
+        "missing_blocks": np.where(resident < 1, 1.0, 0.0),
+        "code_bytes": np.broadcast_to(np.ceil(code / 128.0) * 128.0, shape),
+        "argument_bytes": np.broadcast_to(ARGUMENT_BYTES * w["arrays"] + 16.0, shape),
+        "barriers": np.ones(shape),
+        "dram_bytes": np.broadcast_to(dram_bytes, shape),
+    }
+
+
+def overhead_terms(device: Device, res: Columns) -> dict[str, Array]:
+    """`spill`, `code`, `arguments`, `launch`, `floor`: what a kernel pays beside its work.
+
+    Spills go out and come back through the L2 cache. Code beyond the instruction cache of a unit is fetched from L2
+    once per resident wave of blocks. Arguments beyond the first 4 KiB need a second parameter copy.
+    """
+    total_threads = res["threads"] * res["blocks"]
+    code = device.profile.code
+    cache = float(code.l1) if code is not None else np.inf
+    over = np.maximum(res["code_bytes"] - cache, 0.0)
+    rounds = waves(res["blocks"], device.units * np.maximum(res["resident"], 1.0))
+    shape = res["blocks"].shape
+    return {
+        "spill": 2.0 * res["spill_bytes"] * total_threads / device.l2,
+        "code": over * device.units * rounds / device.l2,
+        "arguments": np.maximum(res["argument_bytes"] - 4096.0, 0.0) * device.constant("argument_byte", 0.1e-9),
+        "launch": np.full(shape, device.launch),
+        "floor": np.full(shape, device.constant("kernel_floor", 1.0e-6)),
+    }
+
+
+def combine(terms: Columns, off: frozenset[str]) -> Array:
+    """Latency from terms: launch + p12(floor, p6(p3(stream, latency), pipes) + what nothing hides).
+
+    `stream` is dram + l2 + reread + staging + spill. A term named in `off` counts as 0.
+    """
+
+    def get(name: str) -> Array:
+        part = terms.get(name)
+        return _ZERO if part is None or name in off else part
+
+    stream = get("dram") + get("l2") + get("reread") + get("staging") + get("spill")
+    body = pnorm(OVERLAP_LATENCY, stream, get("latency"))
+    arithmetic = np.maximum(get("fma"), np.maximum(get("alu"), get("sfu")))
+    rest = 0.15 * (get("fma") + get("alu") + get("sfu") - arithmetic)
+    body = pnorm(OVERLAP_ARITHMETIC, body, arithmetic + rest, get("shared"))
+    body = body + get("code") + get("split")
+    return get("launch") + get("arguments") + pnorm(OVERLAP_FLOOR, get("floor"), body)
+
+
+_ZERO: Array = np.zeros((1, 1))

@@ -1,0 +1,87 @@
+"""The sweep: every row with every tiling of its template, in blocks; keeps the best legal one of each row."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fusesolve.cost.table import (
+    RESOURCES,
+    TERMS,
+    TILING,
+    Allowed,
+    Array,
+    Columns,
+    PriceOptions,
+    Prices,
+    WorkloadTable,
+    empty_prices,
+)
+
+BLOCK = 1 << 18  # candidate-tilings evaluated at once: arrays of 2 MiB stay near the cache
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """The rows of one template under one implementation, their tilings, and the functions that price them.
+
+    `wants(table)` > 0 marks rows that this implementation can do (None: all). `evaluate(rows, tilings)` returns
+    resources and terms; `combine(terms, off)` the latency in seconds.
+    """
+
+    template: int
+    tilings: Columns
+    library: bool
+    evaluate: Callable[[Columns, Columns], Any]
+    combine: Callable[[Columns, frozenset[str]], Array]
+    wants: Callable[[WorkloadTable], Array] | None
+
+
+def sweep(table: WorkloadTable, families: Sequence[Family], options: PriceOptions, allowed: Allowed) -> Prices:
+    """Price every row under every family that takes it; ties go to the earlier family and the earlier tiling."""
+    latency, tiling, resources, terms = empty_prices(len(table))
+    implementation = np.zeros(len(table), dtype=np.int8)
+    counted = 0
+    templates = table["template"]
+    for family in families:
+        chosen = templates == family.template
+        if family.wants is not None:
+            chosen = chosen & (family.wants(table) > 0)
+        index = np.flatnonzero(chosen)
+        width = next(iter(family.tilings.values())).shape[1]
+        step = max(1, BLOCK // width)
+        for start in range(0, len(index), step):
+            part = index[start : start + step]
+            counted += len(part) * width
+            found = family.evaluate(table.rows(part), family.tilings)
+            _keep_best(part, family, found, options, allowed, latency, implementation, (tiling, resources, terms))
+    return Prices(
+        latency=latency, implementation=implementation, tiling=tiling, resources=resources, terms=terms, tilings=counted
+    )
+
+
+def _keep_best(
+    part: NDArray[np.intp], family: Family, found: tuple[Mapping[str, Array], Mapping[str, Array]],
+    options: PriceOptions, allowed: Allowed, latency: Array, implementation: NDArray[np.int8],
+    columns: tuple[dict[str, Array], dict[str, Array], dict[str, Array]],
+) -> None:  # fmt: skip
+    res, parts = found
+    width = next(iter(family.tilings.values())).shape[1]
+    shape = (len(part), width)
+    seconds = np.where(allowed(res), family.combine(parts, options.without), np.inf)
+    seconds = np.broadcast_to(seconds, shape)
+    best = np.argmin(seconds, axis=1)
+    rows = np.arange(len(part))
+    value = seconds[rows, best]
+    better = value < latency[part]
+    target, rows, best = part[better], rows[better], best[better]
+    latency[target] = value[better]
+    implementation[target] = 1 if family.library else 0
+    for names, source, destination in zip(
+        (TILING, RESOURCES, TERMS), (family.tilings, res, parts), columns, strict=True
+    ):
+        for name in names:
+            column = source.get(name)
+            destination[name][target] = 0.0 if column is None else np.broadcast_to(column, shape)[rows, best]
