@@ -208,7 +208,8 @@ class HardwareProfile:
 
     `sources`: provenance by dotted path. `definition`: the resolved plain mapping (JSON-ready, stable order, texts as
     written) that `fusesolve.hardware_yaml.profile_from_definition` reads back; `sha256` is the hash of its JSON.
-    `uncalibrated`: the constants in `calibration` were taken over from a related device, not fitted on this one.
+    `uncalibrated`: the GEMM and attention constants were not fitted on this chip at this clock, but taken over from a
+    related one (their source says `family: ...`), or there are none.
     """
 
     name: str
