@@ -1,0 +1,140 @@
+"""Attention and rotary embedding (operator set 23). Source of the formulas: the ONNX operator specification."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from fusesolve.graph import DType, Literal, Operand
+from fusesolve.importers.onnx_lower import Handler
+from fusesolve.importers.onnx_node import NodeView
+from fusesolve.importers.onnx_ops.movement import cut
+from fusesolve.importers.onnx_ops.normalise import softmax
+
+
+def _heads(node: NodeView, index: int, count: int) -> str:
+    """Operand as [batch, heads, length, size]; three axes are split, the last one into heads."""
+    shape = node.type(index).shape
+    if len(shape) == 4:
+        return node.tensor(index)
+    apart = node.reshape(node.tensor(index), (shape[0], shape[1], count, shape[2] // count))
+    return node.emit("transpose", apart, perm=(0, 2, 1, 3))
+
+
+def _grouped(node: NodeView, x: str, heads: int) -> str:
+    """Keys or values repeated for groups of query heads: head h serves the queries h * r to h * r + r - 1."""
+    batch, own, length, size = node.known(x).shape
+    if own == heads:
+        return x
+    apart = node.reshape(x, (batch, own, 1, length, size))
+    wide = node.emit("broadcast", apart, to=(batch, own, heads // own, length, size))
+    return node.reshape(wide, (batch, heads, length, size))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Operands:
+    """Queries, keys and values as [batch, heads, length, size], and the new keys and values before grouping."""
+
+    q: str
+    k: str
+    v: str
+    keys: str
+    values: str
+
+
+def _operands(node: NodeView) -> _Operands:
+    q = _heads(node, 0, int(node.attr("q_num_heads", 0)))
+    k = _heads(node, 1, int(node.attr("kv_num_heads", 0)))
+    v = _heads(node, 2, int(node.attr("kv_num_heads", 0)))
+    if node.has(4):
+        k = node.emit("concat", node.tensor(4), k, axis=2)
+    if node.has(5):
+        v = node.emit("concat", node.tensor(5), v, axis=2)
+    heads = node.known(q).shape[1]
+    return _Operands(q=q, k=_grouped(node, k, heads), v=_grouped(node, v, heads), keys=k, values=v)
+
+
+def _causal(node: NodeView, scores: str, past: int) -> str:
+    """Scores with minus infinity where the key comes after the query; `past` keys come before the first query."""
+    queries, keys = node.known(scores).shape[-2:]
+    row = node.reshape(node.emit("arange", n=queries, start=past, to="i64"), (queries, 1))
+    column = node.emit("arange", n=keys, to="i64")
+    return node.emit("where", node.emit("greater", column, row), Literal(-math.inf), scores)
+
+
+def _masked(node: NodeView, scores: str) -> str | None:
+    """Scores with the mask applied: false is minus infinity, a number is added; None for a mask that is too short."""
+    if not node.has(3):
+        return scores
+    mask, kind = node.tensor(3), node.type(3)
+    if kind.shape[-1] not in (1, node.known(scores).shape[-1]):
+        return None
+    if kind.dtype is DType.BOOL:
+        return node.emit("where", mask, scores, Literal(-math.inf))
+    return node.emit("add", scores, mask)
+
+
+def _attention(node: NodeView) -> Sequence[Operand | None] | None:
+    """softmax(cap(scale * Q K' + mask)) V; the root of the scale goes to each side, as in the standard.
+
+    The score outputs, a softmax in another precision and padded caches leave an opaque kernel.
+    """
+    if node.wants(3) or node.has(6) or node.attr("softmax_precision") not in (None, 1):
+        return None
+    found = _operands(node)
+    size = node.known(found.q).shape[3]
+    scale = float(node.attr("scale") or 1 / math.sqrt(size))
+    product = node.emit("matmul", found.q, found.k, transpose_b=True)
+    scores: str | None = node.emit("mul", product, Literal(scale))
+    if node.attr("is_causal", 0):
+        past = node.type(4).shape[2] if node.has(4) else 0
+        scores = _causal(node, scores or "", past)
+    scores = _masked(node, scores or "")
+    if scores is None:
+        return None
+    cap = float(node.attr("softcap", 0.0))
+    if cap > 0:
+        bent = node.emit("tanh", node.emit("div", scores, Literal(cap)))
+        scores = node.emit("mul", bent, Literal(cap))
+    made = node.emit("matmul", softmax(node, scores, 3), found.v)
+    if len(node.type(0).shape) == 3:
+        made = node.reshape(node.emit("transpose", made, perm=(0, 2, 1, 3)), node.result().shape)
+    return [made, found.keys if node.wants(1) else None, found.values if node.wants(2) else None, None]
+
+
+def _rotary(node: NodeView) -> Operand | None:
+    """x1 * cos - x2 * sin and x1 * sin + x2 * cos on the halves (or the even and odd elements) of each head."""
+    shape = node.type(0).shape
+    if len(shape) == 3 and not node.attr("num_heads", 0):
+        return None
+    x = _heads(node, 0, int(node.attr("num_heads", 0)))
+    size = node.known(x).shape[3]
+    dim = int(node.attr("rotary_embedding_dim", 0)) or size
+    cos, sin = _table(node, 1, dim), _table(node, 2, dim)
+    apart = bool(node.attr("interleaved", 0))
+    first = cut(node, x, 3, 0, dim, 2) if apart else cut(node, x, 3, 0, dim // 2)
+    second = cut(node, x, 3, 1, dim, 2) if apart else cut(node, x, 3, dim // 2, dim)
+    real = node.emit("sub", node.emit("mul", first, cos), node.emit("mul", second, sin))
+    imaginary = node.emit("add", node.emit("mul", first, sin), node.emit("mul", second, cos))
+    if apart:
+        deep = (*node.known(x).shape[:3], dim // 2, 1)
+        pair = node.emit("concat", node.reshape(real, deep), node.reshape(imaginary, deep), axis=4)
+        turned = node.reshape(pair, (*deep[:3], dim))
+    else:
+        turned = node.emit("concat", real, imaginary, axis=3)
+    if dim < size:
+        turned = node.emit("concat", turned, cut(node, x, 3, dim, size), axis=3)
+    if len(shape) == 3:
+        turned = node.reshape(node.emit("transpose", turned, perm=(0, 2, 1, 3)), shape)
+    return turned
+
+
+def _table(node: NodeView, index: int, dim: int) -> str:
+    """Cosines or sines as [batch, 1, length, dim / 2], picked by the positions where those are given."""
+    table = node.tensor(index)
+    if node.has(3):
+        table = node.emit("gather", table, node.tensor(3), axis=0)
+    batch, length, half = node.known(table).shape
+    return node.reshape(cut(node, table, 2, 0, min(half, dim // 2)), (batch, 1, length, dim // 2))
+
+
+ATTENTION: Mapping[str, Handler] = {"Attention": _attention, "RotaryEmbedding": _rotary}
