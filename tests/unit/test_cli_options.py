@@ -81,7 +81,7 @@ def test_bad_pins(tmp_path, text, message):
 
 
 def test_missing_pins(tmp_path):
-    with pytest.raises(InputError, match="cannot read .*none.json: No such file"):
+    with pytest.raises(InputError, match=r"cannot read .*none\.json: No such file"):
         load_pins(tmp_path / "none.json")
 
 

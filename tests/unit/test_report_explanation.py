@@ -42,7 +42,9 @@ def test_a_gain_is_told_term_by_term():
     assert "difference -8 us" in lines
 
 
-@pytest.mark.parametrize(("delta", "verdict"), [(8_000, "together costs 8 us"), (0, "together and apart cost the same")])
+@pytest.mark.parametrize(
+    ("delta", "verdict"), [(8_000, "together costs 8 us"), (0, "together and apart cost the same")]
+)
 def test_the_verdict_has_the_right_sign(delta, verdict):
     assert show(delta_ns=delta).splitlines()[0].endswith(verdict)
 

@@ -48,7 +48,7 @@ def test_the_hardware_schema_has_no_key_that_the_loader_refuses():
 def _leaves(node, prefix):
     for key, child in node["properties"].items():
         path = f"{prefix}{key}"
-        if "properties" in child and child["properties"]:
+        if child.get("properties"):
             yield from _leaves(child, f"{path}.")
         else:
             yield path
