@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
 from fusesolve.errors import FusesolveError, InputError, InternalError
 from fusesolve.graph import AttrValue, Graph, Literal, Node, Operand, TensorType, Value
-from fusesolve.ops import OPS, OpDef
+from fusesolve.ops import OPS
 from fusesolve.ops.rules import resolve_operands
 from fusesolve.verify import check_graph
 
@@ -193,7 +193,7 @@ class GraphBuilder:
         row = OPS.get(op)
         if row is None:
             raise InternalError(f"there is no primitive named {op!r}")
-        check_call(row, len(inputs), attrs)
+        check_call(row, len(inputs), attrs if not row.declared else {})
         operands = resolve_operands(inputs, {item: self.type(item) for item in inputs if isinstance(item, str)})
         canonical: dict[str, Any] = row.prepare(operands, attrs)
         frozen = tuple(sorted(canonical.items()))
@@ -246,14 +246,30 @@ class GraphBuilder:
         return kept[::-1]
 
 
-def check_call(row: OpDef, operands: int, attrs: Mapping[str, object]) -> None:
+class Signature(Protocol):
+    """What a call is checked against: a primitive or a composite."""
+
+    @property
+    def name(self) -> str:
+        """Name of the operator."""
+
+    @property
+    def operands(self) -> tuple[int, int | None]:
+        """Least and greatest number of operands (None: any number)."""
+
+    @property
+    def attrs(self) -> Mapping[str, tuple[bool, str]]:
+        """Attributes: name -> (required?, meaning)."""
+
+
+def check_call(row: Signature, operands: int, attrs: Mapping[str, object]) -> None:
     """InputError where the number of operands or an attribute's name does not fit the operator."""
     least, most = row.operands
     if operands < least or (most is not None and operands > most):
         span = str(least) if least == most else f"{least} or more" if most is None else f"{least} to {most}"
         raise InputError(f"{row.name} takes {span} operands, got {operands}")
     unknown = [name for name in attrs if name not in row.attrs]
-    if unknown and not row.declared:
+    if unknown:
         known = ", ".join(row.attrs) or "none"
         raise InputError(f"{row.name} has no attribute {unknown[0]!r}; it takes {known}")
 

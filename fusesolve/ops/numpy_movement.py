@@ -118,7 +118,7 @@ def _cumsum(arrays: Sequence[Array], attrs: Mapping[str, Any], results: Sequence
 
 def _order(x: Array, axis: int, descending: bool) -> Array:
     if not descending:
-        return np.argsort(x, axis=axis, kind="stable")
+        return np.asarray(np.argsort(x, axis=axis, kind="stable"))
     last = x.shape[axis] - 1
     return np.flip(last - np.argsort(np.flip(x, axis), axis=axis, kind="stable"), axis)
 
