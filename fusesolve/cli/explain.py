@@ -26,7 +26,7 @@ from fusesolve.cli.options import (
     WorkLimitOpt,
     sink,
 )
-from fusesolve.cli.request import DEFAULT_GRAPH, PlanRequest
+from fusesolve.cli.request import DEFAULT_GRAPH, PlanRequest, resolve_hardware
 from fusesolve.cli.streams import colour_wanted, notes, result_width, write_result
 from fusesolve.errors import InputError
 
@@ -82,13 +82,15 @@ def explain_command(
         recompute=not no_recompute, max_memory=None, max_kernels=None, launch=launch.value, streams=1,
         implementation=implementation.value,
     )  # fmt: skip
+    say = notes(quiet=quiet)
     if graph is None:
-        notes(quiet=quiet)(f"no GRAPH given: explaining the bundled transformer block {DEFAULT_GRAPH}")
+        say(f"no GRAPH given: explaining the bundled transformer block {DEFAULT_GRAPH}")
     from fusesolve import explain
     from fusesolve.report.explanation import explanation_table
     from fusesolve.report.json import format_json
 
-    found = explain(graph or DEFAULT_GRAPH, hardware, between=between, group=group, **request.keywords())
+    target = resolve_hardware(hardware, say)
+    found = explain(graph or DEFAULT_GRAPH, target, between=between, group=group, **request.keywords())
     if goal.form is Format.JSON:
         text = format_json(found.to_dict())
     else:

@@ -33,7 +33,7 @@ from fusesolve.cli.options import (
     WorkLimitOpt,
     sink,
 )
-from fusesolve.cli.request import DEFAULT_GRAPH, PlanRequest
+from fusesolve.cli.request import DEFAULT_GRAPH, PlanRequest, resolve_hardware
 from fusesolve.cli.streams import colour_wanted, notes, result_width, write_result
 from fusesolve.errors import NoPlanError
 from fusesolve.plan import Plan
@@ -99,8 +99,9 @@ def run_plan(graph: str | None, hardware: str, request: PlanRequest, goal: Sink,
     from fusesolve.report.progress import progress
 
     shown = not quiet and (verbose or sys.stderr.isatty())
+    target = resolve_hardware(hardware, say)
     with progress(sys.stderr, live=sys.stderr.isatty() and not verbose, shown=shown) as report:
-        found = plan(graph or DEFAULT_GRAPH, hardware, progress=report, **keywords)
+        found = plan(graph or DEFAULT_GRAPH, target, progress=report, **keywords)
     _write(found, goal, quiet=quiet)
     if found.status in ("INFEASIBLE", "NO_SOLUTION"):
         raise NoPlanError(_reason(found))

@@ -1,14 +1,18 @@
 """What the planning commands ask for: the texts of the options, checked and turned into keywords of the planner."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fusesolve.cli.options import load_pins, parse_bindings, parse_sets
 from fusesolve.errors import InputError
 
+if TYPE_CHECKING:
+    from fusesolve.hardware import HardwareProfile
+
 DEFAULT_GRAPH = "gpt2_block"
+LOCAL = "local"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +72,22 @@ class PlanRequest:
                 raise InputError(f"{option} {count}: expected an integer of at least 1")
         if not 0 <= self.seed < 2**31:
             raise InputError(f"--seed {self.seed}: expected an integer from 0 to {2**31 - 1}")
+
+
+def resolve_hardware(hardware: str, say: Callable[[str], None]) -> "HardwareProfile | str":
+    """What `--hw` names: a path or a bundled name as it is, `local` measured on this machine (notes go to `say`).
+
+    A file that is called `local` is read as a file.
+    """
+    if hardware != LOCAL or Path(hardware).is_file():
+        return hardware
+    from fusesolve.detect import detect_profile
+    from fusesolve.hardware_yaml import profile_from_definition
+
+    found = detect_profile()
+    for line in found.notes:
+        say(line)
+    return profile_from_definition(found.definition, LOCAL)
 
 
 def _parse_size(text: str | None) -> int | None:

@@ -20,7 +20,8 @@ LIST_COLUMNS = (
     Column(head="matrix peak", right=True),
     Column(head="description", flexible=True),
 )
-SHOW_COLUMNS = (Column(head="key"), Column(head="value"), Column(head="source", flexible=True))
+SHOW_COLUMNS = (Column(head="key"), Column(head="value", flexible=True), Column(head="source", flexible=True))
+NARROW = 100
 
 
 def profile_rows(summaries: Sequence[ProfileSummary]) -> list[dict[str, Any]]:
@@ -29,7 +30,10 @@ def profile_rows(summaries: Sequence[ProfileSummary]) -> list[dict[str, Any]]:
 
 
 def profiles_table(summaries: Sequence[ProfileSummary], *, width: int, colour: bool) -> str:
-    """The list of profiles, one line each: what to type after `--hw`, and the main numbers."""
+    """The list of profiles, one line each: what to type after `--hw`, and the main numbers.
+
+    A narrow terminal gets them without the descriptions.
+    """
     rows = [
         (
             summary.file,
@@ -43,7 +47,8 @@ def profiles_table(summaries: Sequence[ProfileSummary], *, width: int, colour: b
         )
         for summary in summaries
     ]
-    return render_table(LIST_COLUMNS, rows, width=width, colour=colour)
+    kept = len(LIST_COLUMNS) - (width < NARROW)
+    return render_table(LIST_COLUMNS[:kept], [row[:kept] for row in rows], width=width, colour=colour)
 
 
 def _peak(summary: ProfileSummary) -> str:
