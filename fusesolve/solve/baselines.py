@@ -8,18 +8,20 @@ from typing import TypeAlias
 from fusesolve.solve.control import Control, Finding, Incumbent
 from fusesolve.solve.instance import Instance
 from fusesolve.solve.order import order_columns
+from fusesolve.solve.problem import Column, PartitionProblem
 
 Members: TypeAlias = tuple[int, ...]
 
 
 def solve_unfused(instance: Instance, control: Control) -> Finding:
     """Every operator alone, in its cheapest column that keeps nothing back."""
+    problem = instance.problem
     with control.stage("unfused"):
-        singles = _best_by_members(instance)
-        lacking = [op for op in range(instance.problem.n_ops) if (op,) not in singles]
+        singles = _best_by_members(problem)
+        lacking = [op for op in range(problem.n_ops) if (op,) not in singles]
         if lacking:
             return Finding(conflicts=(f"operators {lacking[:6]} have no column of their own",))
-        return offer_columns(instance, control, [singles[op,] for op in range(instance.problem.n_ops)])
+        return offer_columns(problem, control, [singles[op,] for op in range(problem.n_ops)])
 
 
 def solve_greedy(instance: Instance, control: Control) -> Finding:
@@ -28,51 +30,54 @@ def solve_greedy(instance: Instance, control: Control) -> Finding:
     A pair may merge if one reads the other, a column of exactly the union exists, and no path through a third group
     joins them (else the quotient would have a cycle). Above `max_kernels` it goes on with the smallest losses.
     """
+    problem = instance.problem
     with control.stage("greedy"):
-        singles = _best_by_members(instance)
-        lacking = [op for op in range(instance.problem.n_ops) if (op,) not in singles]
+        singles = _best_by_members(problem)
+        lacking = [op for op in range(problem.n_ops) if (op,) not in singles]
         if lacking:
             return Finding(conflicts=(f"operators {lacking[:6]} have no column of their own",))
-        merger = _Merger(instance=instance, best=singles)
-        return offer_columns(instance, control, merger.run(control))
+        merger = _Merger(problem=problem, best=singles)
+        return offer_columns(problem, control, merger.run(control))
 
 
-def offer_columns(instance: Instance, control: Control, selected: Iterable[int]) -> Finding:
-    """Offer the plan of these instance columns to the control, or say why it is none."""
-    problem = instance.problem
+def offer_columns(problem: PartitionProblem, control: Control, selected: Iterable[int]) -> Finding:
+    """Offer the plan of these columns to the control, or say why it is none (cover is the caller's promise)."""
     chosen = sorted(selected)
-    order = order_columns(instance.columns, chosen)
+    order = order_columns(problem.columns, chosen)
     if order.stuck or not problem.required <= order.available:
         return Finding(conflicts=(f"{len(order.stuck)} of {len(chosen)} groups wait for each other",))
     if problem.max_kernels is not None and len(chosen) > problem.max_kernels:
         return Finding(conflicts=(f"the plan has {len(chosen)} kernels, the limit is {problem.max_kernels}",))
     control.offer(
         Incumbent(
-            cost=sum(int(instance.cost[index]) for index in chosen),
-            tie=sum(int(instance.tie[index]) for index in chosen),
-            selected=tuple(instance.origin[index] for index in order.done),
+            cost=sum(problem.columns[index].cost for index in chosen),
+            tie=sum(problem.columns[index].tie for index in chosen),
+            selected=order.done,
         )
     )
     return Finding()
 
 
-def _best_by_members(instance: Instance) -> dict[Members, int]:
-    """For each member set its cheapest `full` column, by (cost, tie)."""
+def _best_by_members(problem: PartitionProblem) -> dict[Members, int]:
+    """For each member set its cheapest `full` column, by (cost, tie), then content."""
     best: dict[Members, int] = {}
-    for index, column in enumerate(instance.columns):
-        if not column.full:
-            continue
-        held = best.get(column.members)
-        if held is None or (column.cost, column.tie) < (instance.columns[held].cost, instance.columns[held].tie):
-            best[column.members] = index
+    for index, column in enumerate(problem.columns):
+        if column.full:
+            held = best.get(column.members)
+            if held is None or _rank(column) < _rank(problem.columns[held]):
+                best[column.members] = index
     return best
+
+
+def _rank(column: Column) -> tuple[int, int, Members, Members]:
+    return column.cost, column.tie, column.reads, column.writes
 
 
 @dataclass(slots=True)
 class _Merger:
     """Groups under greedy merging, each named by its smallest operator; `rank` orders them topologically."""
 
-    instance: Instance
+    problem: PartitionProblem
     best: dict[Members, int]
     column: dict[int, int] = field(default_factory=dict)
     after: dict[int, set[int]] = field(default_factory=dict)
@@ -84,7 +89,7 @@ class _Merger:
     def run(self, control: Control) -> list[int]:
         """Columns of the groups that are left."""
         self._start()
-        limit = self.instance.problem.max_kernels
+        limit = self.problem.max_kernels
         while self.heap and not control.must_stop():
             loss, _, first, second, seen_first, seen_second = heapq.heappop(self.heap)
             if loss >= 0 and (limit is None or len(self.column) <= limit):
@@ -97,12 +102,12 @@ class _Merger:
         return list(self.column.values())
 
     def _start(self) -> None:
-        problem = self.instance.problem
+        problem = self.problem
         for op in range(problem.n_ops):
             self.column[op] = self.best[op,]
             self.after[op], self.before[op], self.rank[op] = set(), set(), op
             self.line.append(op)
-            for value in self.instance.columns[self.column[op]].reads:
+            for value in self.problem.columns[self.column[op]].reads:
                 self.after[problem.producer[value]].add(op)
                 self.before[op].add(problem.producer[value])
         for op in range(problem.n_ops):
@@ -111,7 +116,7 @@ class _Merger:
 
     def _consider(self, first: int, second: int) -> None:
         """Queue the merge of two groups, of which `second` reads `first`, if a column of the union exists."""
-        columns = self.instance.columns
+        columns = self.problem.columns
         one, two = self.column[first], self.column[second]
         union = self.best.get(tuple(sorted({*columns[one].members, *columns[two].members})))
         if union is not None:
@@ -142,7 +147,7 @@ class _Merger:
         for offset, group in enumerate(placed):
             if group is not None:
                 self.rank[group] = low + offset
-        columns = self.instance.columns
+        columns = self.problem.columns
         members = {*columns[self.column[first]].members, *columns[self.column[second]].members}
         after = (self.after[first] | self.after[second]) - {first, second}
         before = (self.before[first] | self.before[second]) - {first, second}

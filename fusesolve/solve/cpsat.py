@@ -77,7 +77,8 @@ def _relax(instance: Instance, control: Control) -> _Frame:
         fresh = find_violated(instance, point.x, ROWS_PER_ROUND) or _round_up(instance, control, point)
         if not fresh or (control.incumbent is not None and control.incumbent.cost == control.bound):
             break
-        relaxation.add(fresh)
+        known = set(relaxation.rows)
+        relaxation.add([row for row in dict.fromkeys(fresh) if row not in known])
     control.stats["rows"] = len(relaxation.rows)
     return _Frame(instance=instance, rows=tuple(relaxation.rows), certificate=best)
 
@@ -92,7 +93,7 @@ def _round_up(instance: Instance, control: Control, point: LinearPoint) -> list[
         fresh = cut_cycles(instance, order)
         control.count("cycle_cuts", len(fresh))
         return fresh
-    offer_columns(instance, control, chosen)
+    offer_columns(instance.problem, control, [instance.origin[index] for index in chosen])
     return []
 
 
@@ -116,7 +117,7 @@ def _search(frame: _Frame, control: Control) -> tuple[_Frame, bool]:
         outcome = search(task, control)
         frame = _learn(frame, outcome)
         if outcome.selected:
-            offer_columns(frame.instance, control, outcome.selected)
+            offer_columns(frame.instance.problem, control, [frame.instance.origin[i] for i in outcome.selected])
         _raise_bound(control, outcome, limit)
         everything = len(task.kept) == len(frame.instance.columns) and not any(task.tight)
         if outcome.verdict is Verdict.EMPTY and everything and control.incumbent is None:
@@ -142,7 +143,8 @@ def _raise_bound(control: Control, outcome: Outcome, limit: int | None) -> None:
 
 
 def _learn(frame: _Frame, outcome: Outcome) -> _Frame:
-    rows = tuple(dict.fromkeys((*frame.rows, *outcome.cuts)))
+    known = set(frame.rows)
+    rows = (*frame.rows, *(row for row in dict.fromkeys(outcome.cuts) if row not in known))
     return _Frame(instance=frame.instance, rows=rows, certificate=frame.certificate)
 
 
@@ -176,7 +178,7 @@ def _settle_ties(frame: _Frame, control: Control) -> None:
         control,
     )  # fmt: skip
     if outcome.selected:
-        offer_columns(frame.instance, control, outcome.selected)
+        offer_columns(frame.instance.problem, control, [frame.instance.origin[i] for i in outcome.selected])
     control.stats["ties_settled"] = int(outcome.verdict is Verdict.OPTIMAL)
 
 

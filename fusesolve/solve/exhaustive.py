@@ -7,7 +7,7 @@ run next. It shares no code with the strategies: no linear program, no cuts, and
 import heapq
 
 from fusesolve.errors import InputError
-from fusesolve.solve.problem import Column, PartitionProblem
+from fusesolve.solve.problem import PartitionProblem
 
 MAX_OPS = 12
 
@@ -19,16 +19,13 @@ def search_exhaustive(problem: PartitionProblem) -> tuple[int, int, tuple[int, .
     """
     if problem.n_ops > MAX_OPS:
         raise InputError(f"exhaustive search takes at most {MAX_OPS} operators, the problem has {problem.n_ops}")
-    columns = [
-        (index, column, _mask(column.members), _mask(column.reads), _mask(column.writes))
-        for index, column in enumerate(problem.columns)
-        if problem.recompute or column.full
-    ]
+    moves = _list_moves(problem)
     goal_ops, goal_values = 0 if problem.recompute else (1 << problem.n_ops) - 1, _mask(tuple(problem.required))
     limit = problem.max_kernels if problem.max_kernels is not None else len(problem.columns)
     start = (0, 0, 0 if problem.max_kernels is not None else -1)
     heap: list[tuple[int, int, tuple[int, ...], tuple[int, int, int]]] = [(0, 0, (), start)]
     done: set[tuple[int, int, int]] = set()
+    best: dict[tuple[int, int, int], tuple[int, int]] = {}
     while heap:
         cost, tie, path, state = heapq.heappop(heap)
         if state in done:
@@ -39,17 +36,26 @@ def search_exhaustive(problem: PartitionProblem) -> tuple[int, int, tuple[int, .
             return cost, tie, path
         if used >= limit:
             continue
-        for index, column, members, reads, writes in columns:
-            if reads & ~values or not writes & ~values or (not problem.recompute and members & ops):
+        for (members, reads, writes), (more_cost, more_tie, index) in moves.items():
+            if reads & ~values or not writes & ~values or members & ops:
                 continue
-            after = (ops | members if goal_ops else 0, values | writes, used + 1 if used >= 0 else -1)
-            if after not in done:
-                heapq.heappush(heap, (*_add(cost, tie, column), (*path, index), after))
+            after = (ops | members, values | writes, used + 1 if used >= 0 else -1)
+            rank = (cost + more_cost, tie + more_tie)
+            if after not in best or rank < best[after]:
+                best[after] = rank
+                heapq.heappush(heap, (*rank, (*path, index), after))
     return None
 
 
-def _add(cost: int, tie: int, column: Column) -> tuple[int, int]:
-    return cost + column.cost, tie + column.tie
+def _list_moves(problem: PartitionProblem) -> dict[tuple[int, int, int], tuple[int, int, int]]:
+    """(operators, reads, writes) as bit sets -> (cost, tie, column) of the first column that makes this move."""
+    moves: dict[tuple[int, int, int], tuple[int, int, int]] = {}
+    for index, column in enumerate(problem.columns):
+        if problem.recompute or column.full:
+            ops = 0 if problem.recompute else _mask(column.members)
+            move = (ops, _mask(column.reads), _mask(column.writes))
+            moves[move] = min(moves.get(move, (column.cost, column.tie, index)), (column.cost, column.tie, index))
+    return moves
 
 
 def _mask(indices: tuple[int, ...]) -> int:

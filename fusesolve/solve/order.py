@@ -1,7 +1,7 @@
 """Execution orders of a selection of columns, and why there is none."""
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fusesolve.solve.problem import Column
@@ -24,18 +24,18 @@ def order_columns(columns: Sequence[Column], selected: Sequence[int]) -> Order:
     """
     waiting: dict[int, list[int]] = {}
     missing: dict[int, int] = {}
-    ready: list[tuple[tuple[int, ...], tuple[int, ...], int]] = []
+    ready: list[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], int]] = []
     for index in selected:
         column = columns[index]
         missing[index] = len(column.reads)
         for value in column.reads:
             waiting.setdefault(value, []).append(index)
         if not column.reads:
-            heapq.heappush(ready, (column.members, column.writes, index))
+            heapq.heappush(ready, (column.members, column.writes, column.reads, index))
     done: list[int] = []
     available: set[int] = set()
     while ready:
-        index = heapq.heappop(ready)[2]
+        index = heapq.heappop(ready)[3]
         done.append(index)
         for value in columns[index].writes:
             if value in available:
@@ -44,7 +44,8 @@ def order_columns(columns: Sequence[Column], selected: Sequence[int]) -> Order:
             for reader in waiting.get(value, ()):
                 missing[reader] -= 1
                 if not missing[reader]:
-                    heapq.heappush(ready, (columns[reader].members, columns[reader].writes, reader))
+                    freed = columns[reader]
+                    heapq.heappush(ready, (freed.members, freed.writes, freed.reads, reader))
     ran = set(done)
     stuck = tuple(sorted(index for index in missing if index not in ran))
     return Order(done=tuple(done), stuck=stuck, available=frozenset(available))
@@ -78,8 +79,3 @@ def _lacking(column: Column, available: frozenset[int]) -> tuple[int, ...]:
 def close_available(columns: Sequence[Column]) -> Order:
     """What can run at all if every column is selected: `stuck` columns can never run, in any plan."""
     return order_columns(columns, range(len(columns)))
-
-
-def remap(order: Sequence[int], origin: Sequence[int] | Mapping[int, int]) -> tuple[int, ...]:
-    """The same sequence in the numbering of `origin`."""
-    return tuple(origin[index] for index in order)
