@@ -101,6 +101,9 @@ class Measure:
                 counts[i] = float(rows)
             else:
                 counts[i] = float(self.points)
+        if nest.template is Template.ATTENTION:
+            for i in self._linear_tail() or ():  # applied to the summed result instead, once per row and head element
+                counts[i] = float(min(self.ops[i].points, self.ops[nest.heads[1]].points))
         self._inline_counts(counts)
         return counts
 
@@ -267,7 +270,8 @@ class Measure:
             second = self.ops[nest.heads[1]]
             shape["mma"] = float(op.points) * op.reduced + float(second.points) * second.reduced
             shape["head"] = max(1, second.points // max(1, int(shape["batch"] * shape["m"])))
-            shape["linear_tail"] = int(self._linear_tail())
+            shape["linear_tail"] = int(self._linear_tail() is not None)
+            shape["plain"] = int(self._bare_attention())
         shape.update(self._operands(head))
         return shape
 
@@ -282,27 +286,34 @@ class Measure:
         return (found[0], found[1]) if len(found) == 2 else (found[0], frozenset())
 
     def _operands(self, head: int) -> dict[str, int | float]:
-        """Bytes of the operands as they come from memory, their type, and the work of the prologues."""
+        """Bytes of the operands as they come from memory, and their type."""
         op = self.ops[head]
         storage = self.program.storage
         types = [storage[read.storage].type for read in op.reads[:2]]
-        inside = [storage[read.storage].producer in self.nest.position for read in op.reads[:2]]
-        loaded = [self._prologue_bytes(read) if fused else t.nbytes
-                  for read, fused, t in zip(op.reads[:2], inside, types, strict=True)]  # fmt: skip
-        upstream = [i for i in self.nest.upstream if i not in self.nest.heads]
-        elements = sum(t.size for t, fused in zip(types, inside, strict=True) if fused)
-        instructions = sum(
-            (self.ops[i].work.fma + self.ops[i].work.alu + 4 * self.ops[i].work.sfu) * self.ops[i].points
-            for i in upstream
-        )
+        loaded = [self._prologue_bytes(read) for read in op.reads[:2]]
         dtypes = {t.dtype for t in types}
-        eligible = len(dtypes) == 1 and _tensor_index(next(iter(dtypes))) >= 0
         return {
             "a_bytes": loaded[0], "b_bytes": loaded[-1],
             "operand_bytes": max(t.dtype.itemsize for t in types),
-            "tensor_rate": _tensor_index(next(iter(dtypes))) if eligible else -1,
-            "side_work": instructions / elements if elements else 0.0,
+            "tensor_rate": _tensor_index(next(iter(dtypes))) if len(dtypes) == 1 else -1,
+            "side_work": self._side_work(),
         }  # fmt: skip
+
+    def _side_work(self) -> float:
+        """Instructions of prologues per operand element that they make; special functions count four."""
+        storage = self.program.storage
+        fused = [
+            storage[read.storage].type.size
+            for head in self.nest.heads
+            for read in self.ops[head].reads[:2]
+            if self.nest.position.get(_producer(self.program, read)) in self.nest.upstream
+        ]
+        instructions = sum(
+            (self.ops[i].work.fma + self.ops[i].work.alu + 4.0 * self.ops[i].work.sfu) * self.ops[i].points
+            for i in self.nest.upstream
+            if i not in self.nest.heads
+        )
+        return instructions / sum(fused) if fused else 0.0
 
     def _prologue_bytes(self, read: Read) -> int:
         """Bytes from memory behind a fused operand: the external reads of its ancestors."""
@@ -321,14 +332,15 @@ class Measure:
                 stack.extend(r.storage for r in self.program.operators[made].reads)
         return total
 
-    def _linear_tail(self) -> bool:
-        """Whether all that lies between the exponential and the second contraction only scales.
+    def _linear_tail(self) -> frozenset[int] | None:
+        """Positions between the exponential and the second contraction, None unless all of them only scale.
 
         An online softmax multiplies what it has summed so far by exp(old maximum - new maximum); that commutes
         with the second contraction only through operators that are linear in the probabilities.
         """
         nodes = self.program.graph.nodes
         below: set[int] = set()
+        tail: set[int] = set()
         started = False
         for i in range(self.nest.heads[0] + 1, self.nest.heads[1]):
             op = self.ops[i]
@@ -337,12 +349,28 @@ class Measure:
             inside = any(self.program.storage[r.storage].producer in self._numbers(below) for r in op.reads)
             if exponential or inside:
                 below.add(i)
-            if inside and op.kind is OpKind.ELEMENTWISE and not op.linear:
-                return False
-        return started
+            if inside and op.kind is OpKind.ELEMENTWISE:
+                if not op.linear:
+                    return None
+                tail.add(i)
+        return frozenset(tail) if started else None
+
+    def _bare_attention(self) -> bool:
+        """Nothing but the two contractions and what lies between them: what a library's attention does."""
+        first, second = self.nest.heads
+        score = frozenset(self.nest.out[first])
+        return all(
+            i in self.nest.heads or (first < i < second and i not in self.nest.upstream and self.nest.loops(i) <= score)
+            for i in range(len(self.ops))
+        )
 
     def _numbers(self, positions: set[int]) -> set[int]:
         return {self.nest.members[i] for i in positions}
+
+
+def _producer(program: Program, read: Read) -> int:
+    made = program.storage[read.storage].producer
+    return -1 if made is None else made
 
 
 _WINDOWED = frozenset({AccessKind.WINDOW, AccessKind.SHIFTED})

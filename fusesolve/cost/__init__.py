@@ -1,1 +1,16 @@
-"""What a kernel costs on a device: one module per resource and per class of device."""
+"""What a kernel costs on a device: one module per class of device, behind one function.
+
+`COST_MODELS` is the table: kind of profile to its pricing function. A new class of device is one module and one row.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+
+from fusesolve.cost import gpu, npu
+from fusesolve.cost.table import Allowed, PriceOptions, Prices, WorkloadTable
+from fusesolve.hardware import HardwareProfile
+
+Pricer: TypeAlias = Callable[[WorkloadTable, HardwareProfile, PriceOptions, Allowed], Prices]
+
+COST_MODELS: Mapping[str, Pricer] = {"gpu": gpu.price, "npu": npu.price, "cpu": npu.price}

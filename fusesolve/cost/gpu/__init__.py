@@ -30,40 +30,31 @@ def families(device: Device, options: PriceOptions) -> tuple[Family, ...]:
         simple(Template.REDUCTION, rows.tilings(contiguous=False), rows.evaluate),
         simple(Template.OPAQUE, opaque.tilings(), opaque.evaluate),
     ]
-    for library in (False, True):
-        if options.implementation == ("generated" if library else "library"):
-            continue
-        found.append(_contraction(device, library=library))
-        found.append(_attention(device, library=library))
-    if options.implementation == "library":
-        found.append(_contraction(device, library=False, fused_only=True))
-        found.append(_attention(device, library=False, fused_only=True))
+    for library in (True, False):  # a library kernel wins a tie
+        if options.implementation != ("generated" if library else "library"):
+            found += [_contraction(device, library=library), _attention(device, library=library)]
     return tuple(found)
 
 
-def _contraction(device: Device, *, library: bool, fused_only: bool = False) -> Family:
+def _contraction(device: Device, *, library: bool) -> Family:
     return Family(
         template=TEMPLATES.index(Template.CONTRACTION), tilings=contraction.tilings(), library=library,
         evaluate=lambda w, tile: contraction.evaluate(device, w, tile, library=library), combine=contraction.combine,
-        wants=_plain if library else (_fused if fused_only else None),
+        wants=_plain if library else None,
     )  # fmt: skip
 
 
-def _attention(device: Device, *, library: bool, fused_only: bool = False) -> Family:
+def _attention(device: Device, *, library: bool) -> Family:
     return Family(
         template=TEMPLATES.index(Template.ATTENTION), tilings=attention.tilings(), library=library,
         evaluate=lambda w, tile: attention.evaluate(device, w, tile, library=library), combine=attention.combine,
-        wants=_plain if library else (_fused if fused_only else None),
+        wants=_plain if library else None,
     )  # fmt: skip
 
 
 def _plain(table: WorkloadTable) -> Array:
-    """A library call does one bare contraction and nothing else."""
+    """A library call does one bare contraction, or bare attention, and nothing else."""
     return table["plain"]
-
-
-def _fused(table: WorkloadTable) -> Array:
-    return 1.0 - table["plain"]
 
 
 def price(table: WorkloadTable, profile: HardwareProfile, options: PriceOptions, allowed: Allowed) -> Prices:

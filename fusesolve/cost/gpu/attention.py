@@ -44,7 +44,7 @@ def evaluate(device: Device, w: Columns, tile: Columns, *, library: bool) -> tup
     wrong |= (tile["split"] > 1) & (w["n"] / tile["split"] < 2 * keys)
     res["missing_blocks"] = np.where(wrong, 1.0, res["missing_blocks"])
     found = _terms(device, w, tile, res, inner=inner, head=head, library=library)
-    return res, found | t.overhead_terms(device, res)
+    return res, t.overhead_terms(device, res) | found
 
 
 def _padded(width: Array) -> Array:
@@ -74,18 +74,24 @@ def _terms(
     combining = np.where(tile["split"] > 1, device.constant("attention_combine", 2.0e-6), 0.0)
     return streams | {
         "tensor": rounds * steps * step_time, "sfu": rounds * steps * sfu, "fma": rounds * steps * fma,
-        "latency": rounds * fixed + np.zeros_like(mma), "split": combining + np.zeros_like(mma),
+        "prologue": rounds * steps * _prologue(device, w, keys, inner + head),
+        "floor": np.full_like(mma, device.gemm_floor), "latency": rounds * fixed + np.zeros_like(mma), "split": combining + np.zeros_like(mma),
     }  # fmt: skip
 
 
+def _prologue(device: Device, w: Columns, keys: Array, width: Array) -> Array:
+    """Seconds per step of operators fused in front of keys and values: every query tile computes them again."""
+    return w["side_work"] * keys * width / (device.fma / device.units)
+
+
 def combine(terms: Columns, off: frozenset[str]) -> Array:
-    """Latency of attention: launch + p12(floor, p2(compute, memory)) + split; exponentials add to the tensor time."""
+    """Latency of attention: launch + floor + p2(compute, memory) + split; exponentials add to the tensor time."""
 
     def get(name: str) -> Array:
         part = terms.get(name)
         return np.zeros((1, 1)) if part is None or name in off else part
 
-    compute = get("tensor") + get("sfu") + 0.5 * get("fma") + get("latency")
+    compute = get("tensor") + get("sfu") + 0.5 * get("fma") + get("prologue") + get("latency")
     memory = get("dram") + get("l2") + get("spill")
     body = t.pnorm(2.0, compute, memory) + get("split") + get("code")
-    return get("launch") + get("arguments") + t.pnorm(t.OVERLAP_FLOOR, get("floor"), body)
+    return get("launch") + get("arguments") + get("floor") + body

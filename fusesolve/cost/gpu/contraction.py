@@ -63,7 +63,7 @@ def evaluate(device: Device, w: Columns, tile: Columns, *, library: bool) -> tup
     few = (tile["split"] > 1) & ((steps < 2) | (blocks > 4 * device.units))
     res["missing_blocks"] = np.where(few, 1.0, res["missing_blocks"])
     found = _terms(device, w, tile, res, steps=steps, step=step, tensor=tensor, library=library)
-    return res, found | t.overhead_terms(device, res)
+    return res, t.overhead_terms(device, res) | found
 
 
 def _registers(w: Columns, tile: Columns, threads: Array, tensor: Array) -> Array:
@@ -117,7 +117,7 @@ def _terms(
     split = np.where(tile["split"] > 1, device.constant("gemm_split", 3.0e-6), 0.0)
     return streams | {
         "tensor": np.where(tensor, only_mma, 0.0), "fma": np.where(tensor, 0.0, only_mma),
-        "latency": np.maximum(busy - only_mma, 0.0), "split": split + np.zeros_like(busy),
+        "floor": np.full_like(busy, device.gemm_floor), "latency": np.maximum(busy - only_mma, 0.0), "split": split + np.zeros_like(busy),
         "staging": w["staged_bytes"] * device.constant("staging_share", 0.15) / device.stream + np.zeros_like(busy),
     }  # fmt: skip
 
@@ -159,7 +159,7 @@ def _epilogue(device: Device, w: Columns, m: Array, n: Array) -> Array:
 
 
 def combine(terms: Columns, off: frozenset[str]) -> Array:
-    """Latency of a contraction: launch + p12(floor, p2.7(compute + latency, memory)) + split + what nothing hides."""
+    """Latency of a contraction: launch + floor + p2.7(compute + latency, memory) + split + what nothing hides."""
 
     def get(name: str) -> Array:
         part = terms.get(name)
@@ -168,4 +168,4 @@ def combine(terms: Columns, off: frozenset[str]) -> Array:
     compute = get("tensor") + get("fma") + get("latency")
     memory = get("dram") + get("l2") + get("staging") + get("spill")
     body = t.pnorm(OVERLAP, compute, memory) + get("split") + get("code")
-    return get("launch") + get("arguments") + t.pnorm(t.OVERLAP_FLOOR, get("floor"), body)
+    return get("launch") + get("arguments") + get("floor") + body

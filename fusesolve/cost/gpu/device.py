@@ -8,6 +8,8 @@ from fusesolve.cost.table import Array
 from fusesolve.group import TENSOR_TYPES
 from fusesolve.hardware import HardwareProfile, launch_overhead, per_clock, tensor_peak
 
+SHORTEST = 0.3e-6  # seconds: no kernel starts and drains faster
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
@@ -15,7 +17,9 @@ class Device:
 
     `fma`, `fma64`, `alu`, `sfu`: instructions per second. `tensor[i]`: FLOP/s for operands of TENSOR_TYPES[i],
     0 where the matrix pipe has no such type. `stream`: sustained DRAM bytes/s of a streaming kernel; `l2`: bytes/s
-    of a kernel whose tensors stay in the L2 cache (read and write mixed).
+    of a kernel whose tensors stay in the L2 cache (read and write mixed). `launch` is paid once per kernel; `floor` is
+    the shortest kernel on the device itself, `gemm_floor` what a contraction or attention adds to its work. The two
+    calibrated floors were measured in CUDA graphs, so the dispatch of a graph node is taken off.
     """
 
     profile: HardwareProfile
@@ -32,6 +36,8 @@ class Device:
     dram_latency: float
     shared_bytes_per_s: float
     launch: float
+    floor: float
+    gemm_floor: float
 
     def constant(self, name: str, default: float) -> float:
         """A calibrated constant of the profile, or its default (docs/MODEL.md says where defaults come from)."""
@@ -48,6 +54,7 @@ def read_device(profile: HardwareProfile, launch: str) -> Device:
         found = per_clock(getattr(compute.pipes, pipe), dtype)
         return scale * (found if found is not None else 1.0)
 
+    dispatch = launch_overhead(profile, "graph")
     derate = clock / compute.clock
     tensor = np.array([(tensor_peak(profile, name) or 0.0) * derate for name in TENSOR_TYPES])
     tensor[TENSOR_TYPES.index("f32")] = 0.0  # f32 stays f32: TF32 rounds the operands, which is the user's choice
@@ -63,4 +70,6 @@ def read_device(profile: HardwareProfile, launch: str) -> Device:
         tensor=tensor, stream=stream, l2=l2, knee=float(cache.knee) if cache is not None else 0.0,
         dram_latency=memory.dram.latency, shared_bytes_per_s=shared,
         launch=launch_overhead(profile, "graph" if launch == "graph" else "stream"),
+        floor=max(SHORTEST, profile.constant("kernel_floor", dispatch + 1.2e-6) - dispatch),
+        gemm_floor=max(SHORTEST, profile.constant("gemm_t0", dispatch + 1.2e-6) - dispatch),
     )  # fmt: skip

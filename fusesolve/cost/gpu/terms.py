@@ -137,7 +137,7 @@ def overhead_terms(device: Device, res: Columns) -> dict[str, Array]:
         "code": over * device.units * rounds / device.l2,
         "arguments": np.maximum(res["argument_bytes"] - 4096.0, 0.0) * device.constant("argument_byte", 0.1e-9),
         "launch": np.full(shape, device.launch),
-        "floor": np.full(shape, device.constant("kernel_floor", 1.0e-6)),
+        "floor": np.full(shape, device.floor),
     }
 
 

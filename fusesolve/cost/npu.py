@@ -1,0 +1,110 @@
+"""The closed-form model of engines with a scratchpad: NPUs, and CPUs with their last cache as the scratchpad.
+
+A kernel is cut into tiles that fit the scratchpad; DMA brings tile i + 1 while tile i is computed. Weights that do not
+stay resident are fetched again for every tile. Time = dispatch + the longer of DMA and compute, plus what the first tile
+cannot hide.
+"""
+
+import numpy as np
+
+from fusesolve.cost.sweep import Family, sweep
+from fusesolve.cost.table import Allowed, Array, Columns, PriceOptions, Prices, WorkloadTable
+from fusesolve.group import TEMPLATES, TENSOR_TYPES, Template
+from fusesolve.hardware import HardwareProfile, launch_overhead, per_clock
+
+TILES = tuple(2**i for i in range(17))
+DOUBLE_BUFFER = 2.0  # the tile that is computed and the tile that arrives
+
+
+def price(table: WorkloadTable, profile: HardwareProfile, options: PriceOptions, allowed: Allowed) -> Prices:
+    """The fastest legal tiling of every row on an NPU or CPU; see `Prices`."""
+    engine = _Engine(profile)
+    grid: Columns = {"tiles": np.array([[float(t) for t in TILES]])}
+    families = [
+        Family(
+            template=TEMPLATES.index(template), tilings=grid, library=False, wants=None,
+            evaluate=engine.evaluate, combine=_combine,
+        )
+        for template in Template
+    ]  # fmt: skip
+    return sweep(table, families, options, allowed)
+
+
+class _Engine:
+    """Rates of the whole device: multiply-adds, vector, integer and special operations per second; bytes per second."""
+
+    def __init__(self, profile: HardwareProfile) -> None:
+        compute, memory = profile.compute, profile.memory
+        scale = compute.units * compute.sustained_clock
+        pipes = compute.pipes
+
+        def vector(pipe: object, default: float) -> float:
+            rates = getattr(pipe, "per_clock", {})
+            return scale * float(max(rates.values(), default=default))
+
+        self.fma = vector(pipes.fma, 1.0)
+        self.alu = vector(pipes.alu, 1.0) if pipes.alu is not None else self.fma
+        self.sfu = vector(pipes.sfu, 1.0) if pipes.sfu is not None else self.fma / 16.0
+        rates = [per_clock(compute.tensor, name) or 0.0 for name in TENSOR_TYPES]
+        self.mma = np.array(rates) * scale
+        self.dram = min(memory.dram.sustained, profile.dma.bandwidth) if profile.dma is not None else memory.dram.sustained
+        self.scratch = float(memory.shared.per_unit * compute.units) if memory.shared is not None else _cache(profile)
+        self.scratch_rate = memory.shared.bytes_per_clock * scale if memory.shared is not None else 4.0 * self.dram
+        self.dma_latency = profile.dma.latency if profile.dma is not None else memory.dram.latency
+        self.channels = float(profile.dma.channels) if profile.dma is not None else 1.0
+        self.dispatch = launch_overhead(profile, "stream")
+        self.shared_limit = memory.shared is not None
+
+    def evaluate(self, w: Columns, tile: Columns) -> tuple[dict[str, Array], dict[str, Array]]:
+        """Resources and terms of (rows x numbers of tiles)."""
+        tiles = tile["tiles"]
+        moving = w["read_bytes"] + w["write_bytes"] - w["weight_bytes"]
+        resident = np.where(tiles > 1, 0.5 * self.scratch, self.scratch)
+        buffers = np.where(tiles > 1, DOUBLE_BUFFER, 1.0)
+        keeps = w["weight_bytes"] <= resident
+        held_weights = np.where(keeps, w["weight_bytes"], w["weight_bytes"] / tiles * buffers)
+        live = moving / tiles * buffers + held_weights + w["held_bytes"] * w["inner"]
+        too_fine = (tiles > 1) & (tiles > np.maximum(w["outer"], w["batch"] * w["m"]) * np.maximum(w["n"], w["inner"]))
+        fetched = w["read_bytes"] + w["write_bytes"]
+        rate = np.where(w["tensor_rate"] >= 0, self.mma[w["tensor_rate"].astype(np.int64)], 0.0)
+        res = {
+            "threads": np.zeros_like(live), "blocks": tiles + np.zeros_like(live), "shared_bytes": np.ceil(live),
+            "missing_blocks": np.where(too_fine, 1.0, 0.0) + np.zeros_like(live),
+            "dram_bytes": fetched + np.zeros_like(live), "argument_bytes": 8.0 * w["arrays"] + np.zeros_like(live),
+            "occupancy": np.ones_like(live),
+        }  # fmt: skip
+        if not self.shared_limit:
+            res["shared_bytes"] = np.zeros_like(live)
+        terms = {
+            "launch": np.full_like(live, self.dispatch),
+            "dma": tiles * self.dma_latency / self.channels + np.zeros_like(live),
+            "dram": fetched / self.dram + np.zeros_like(live),
+            "tensor": np.where(rate > 0, w["mma"] / np.maximum(rate, 1.0), 0.0) + np.zeros_like(live),
+            "fma": (w["fma"] + np.where(rate > 0, 0.0, w["mma"])) / self.fma + np.zeros_like(live),
+            "alu": w["alu"] / self.alu + np.zeros_like(live),
+            "sfu": w["sfu"] / self.sfu + np.zeros_like(live),
+            "shared": (fetched + w["staged_bytes"]) / self.scratch_rate + np.zeros_like(live),
+            "floor": fetched / self.dram / tiles + np.zeros_like(live),
+        }
+        return res, terms
+
+
+def _cache(profile: HardwareProfile) -> float:
+    cache = profile.memory.l2
+    return float(cache.size) if cache is not None else 1.0 * (1 << 20)
+
+
+def _combine(terms: Columns, off: frozenset[str]) -> Array:
+    """dispatch + DMA set-up + max(bytes, compute) + the part of the first and last tile that nothing overlaps.
+
+    `floor` is the DMA time of one tile: it is exposed in full for one tile, and shrinks as tiles get smaller.
+    """
+
+    def get(name: str) -> Array:
+        part = terms.get(name)
+        return np.zeros((1, 1)) if part is None or name in off else part
+
+    vector = get("fma") + get("alu") + get("sfu")
+    compute = np.maximum(np.maximum(get("tensor"), vector), get("shared"))
+    exposed = np.minimum(get("floor"), compute)
+    return get("launch") + get("dma") + np.maximum(get("dram"), compute) + exposed
