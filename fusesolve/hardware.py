@@ -244,27 +244,25 @@ class HardwareProfile:
 # (NVIDIA, CUDA C++ Programming Guide, arithmetic throughput: 8- and 16-bit integer code uses 32-bit instructions).
 _FALLBACK = {
     "f8e4m3": "f16", "f8e5m2": "f16", "bf16": "f32", "f16": "f32", "f64": "f32",
-    "bool": "i32", "u8": "i8", "u16": "i16", "u32": "i32", "u64": "i64", "i8": "i16", "i16": "i32", "i64": "i32",
-    "i32": "f32", "f32": "i32",
+    "bool": "i8", "u8": "i8", "u16": "i16", "u32": "i32", "u64": "i64", "i8": "i16", "i16": "i32", "i64": "i32",
+    "i32": "f32",
 }  # fmt: skip
 
 
 def per_clock(pipe: Pipe | Tensor | None, dtype: str) -> float | None:
     """Results per clock and unit of `pipe` for `dtype`, or for the type it is computed in; None if the pipe has none.
 
-    A type that is absent falls to the next wider one, f64 and i64 to half of their 32-bit rate. The matrix pipe has no
-    such fallback: what it does not list it cannot do.
+    A type that is absent falls to the next wider one, integers at last to f32, f64 and i64 to half of their 32-bit
+    rate; floats never fall to integers. The matrix pipe has no such fallback: what it does not list it cannot do.
     """
-    if pipe is None:
+    if pipe is None or (isinstance(pipe, Tensor) and dtype not in pipe.per_clock):
         return None
-    scale, seen, current = 1.0, set[str](), dtype
+    scale, current = 1.0, dtype
     while current not in pipe.per_clock:
-        seen.add(current)
-        following = _FALLBACK.get(current)
-        if isinstance(pipe, Tensor) or following is None or following in seen:
+        if current not in _FALLBACK:
             return None
         scale *= 0.5 if current in ("f64", "i64") else 1.0
-        current = following
+        current = _FALLBACK[current]
     return scale * pipe.per_clock[current]
 
 
