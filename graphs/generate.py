@@ -1,49 +1,38 @@
-"""Writes the bundled graphs: `python graphs/generate.py [FOLDER]` (default: the folder of this file).
+"""Writes the bundled graphs anew: `python graphs/generate.py [FOLDER]` (default: the folder of this file).
 
-Each graph is a model part with the shapes that it has in practice; `fusesolve-graph/1` text comes out the same on
-every run. Types of results are inferred by the very builder that the importers use, so a graph that is written is a
-graph that fits together.
+Each graph is a part of a model with the shapes that it has in practice, as `fusesolve-graph/1` text that is the same
+on every run. Types of results are inferred and checked by the very builder that the importers use.
 """
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from types import MappingProxyType
 
-from fusesolve.builder import GraphBuilder
-from fusesolve.decompose import add_operator
-from fusesolve.graph import AttrValue, DType, Graph, Literal, Operand, TensorType
-from fusesolve.importers.native_types import parse_type
+import transformers
+from sheet import Sheet
+
+GRAPHS: tuple[Callable[[], Sheet], ...] = (
+    transformers.softmax,
+    transformers.layer_norm_rows,
+    transformers.rms_norm_rows,
+    transformers.gelu_mlp,
+    transformers.gpt2_block,
+)
 
 
-class Sheet:
-    """A graph under construction together with its text; every operator's name is its first result."""
+def render() -> dict[str, str]:
+    """Name of file to its text, for every bundled graph."""
+    sheets = [make() for make in GRAPHS]
+    for sheet in sheets:
+        sheet.graph()
+    return {f"{sheet.name}.yaml": sheet.text() for sheet in sheets}
 
-    def __init__(self, name: str, about: str) -> None:
-        self.name, self.about = name, about
-        self._builder = GraphBuilder(name)
-        self._inputs: list[str] = []
-        self._weights: list[str] = []
-        self._ops: list[str] = []
-        self._outputs: list[str] = []
 
-    def input(self, name: str, type_: str) -> str:
-        """Declare what the caller feeds, such as `x` of `f16[1,1024,768]`; returns its name."""
-        self._builder.input(name, parse_type(type_))
-        self._inputs.append(f"{name}: {type_}")
-        return name
+def write(folder: Path) -> None:
+    """Write every bundled graph into `folder`."""
+    for name, text in render().items():
+        (folder / name).write_text(text, encoding="utf-8")
 
-    def weight(self, name: str, type_: str) -> str:
-        """Declare a constant of the model; returns its name."""
-        self._builder.input(name, parse_type(type_), weight=True)
-        self._inputs.append(f"{name}: {type_}")
-        self._weights.append(name)
-        return name
 
-    def shape(self, name: str) -> tuple[int, ...]:
-        """Shape of a value."""
-        return self._builder.type(name).shape
-
-    def dtype(self, name: str) -> str:
-        """Element type of a value, as text."""
-        return self._builder.type(name).dtype.value
+if __name__ == "__main__":
+    write(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent)
