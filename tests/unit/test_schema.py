@@ -7,9 +7,12 @@ import jsonschema
 import pytest
 import yaml
 
+from fusesolve.bundled import bundled_dir
 from fusesolve.errors import InputError
 from fusesolve.hardware_yaml.schema import LEAVES
 from fusesolve.schema import SCHEMAS, load_schema, schema_text
+
+GRAPHS, HARDWARE = bundled_dir("graphs"), bundled_dir("hardware")
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
@@ -99,3 +102,33 @@ def test_the_partition_schema_judges_partitions(change, good):
 )
 def test_the_pins_schema_judges_pins(document, good):
     assert jsonschema.Draft202012Validator(load_schema("pins")).is_valid(document) is good
+
+
+@pytest.mark.parametrize("path", sorted(GRAPHS.glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_bundled_graph_is_as_the_schema_says(path):
+    jsonschema.validate(yaml.safe_load(path.read_text()), load_schema("graph"))
+
+
+@pytest.mark.parametrize("path", sorted(HARDWARE.rglob("*.yaml")), ids=lambda path: path.stem)
+def test_every_bundled_profile_is_as_the_schema_says(path):
+    jsonschema.validate(yaml.safe_load(path.read_text()), load_schema("hardware"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"format": "fusesolve-graph/2"},
+        {"ops": ["relu(x)"]},
+        {"inputs": ["x"]},
+        {"outputs": []},
+        {"ops": "y = relu(x)"},
+    ],
+    ids=str,
+)
+def test_the_graph_schema_refuses_what_is_no_graph(change):
+    document = {
+        "format": "fusesolve-graph/1", "inputs": ["x: f32[8; alias_out=y]"], "ops": ["y = relu(x)"], "outputs": ["y"],
+    }  # fmt: skip
+    validator = jsonschema.Draft202012Validator(load_schema("graph"))
+    assert validator.is_valid(document)
+    assert not validator.is_valid(document | change)
