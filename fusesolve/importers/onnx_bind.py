@@ -19,11 +19,13 @@ _INTEGER_TYPES = {
 }  # fmt: skip
 
 
-def bind_dims(source: OnnxSource, bind: Mapping[str, int], origin: str) -> None:
-    """Replace every symbolic dim of the model's inputs by its number, in place, and check the shapes that follow.
+def bind_dims(source: OnnxSource, bind: Mapping[str, int], origin: str) -> str | None:
+    """Replace every symbolic dim of the model's inputs by its number, in place.
 
     `bind`: symbol, `input:axis` or scalar input -> number (a dim is at least 1). InputError where a dim stays unbound,
-    a number is out of range, a name fits nothing, an input is no tensor or has no rank, or the shapes contradict.
+    a number is out of range, a name fits nothing, an input is no tensor or has no rank. Returns the contradiction that
+    the standard's strict inference finds in the shapes, or None: it also stumbles over a few valid models, so it
+    is the better explanation where a later stage fails, and no failure by itself.
     """
     model = source.model
     used: set[str] = set()
@@ -36,7 +38,7 @@ def bind_dims(source: OnnxSource, bind: Mapping[str, int], origin: str) -> None:
         known = ", ".join(_bindable(model)) or "none: every input is static"
         raise InputError(f"{origin}: --bind {unused[0]}={bind[unused[0]]}: no input has such a dim (there are {known})")
     _forget_inferred_shapes(model, bind)
-    _check_shapes(model, origin)
+    return _contradiction(model, origin)
 
 
 def _bind_scalars(
@@ -131,14 +133,23 @@ def _is_inferable(node: onnx.NodeProto) -> bool:
     return is_standard(node.domain) and node.op_type not in ("If", "Loop", "Scan")
 
 
-def _check_shapes(model: onnx.ModelProto, origin: str) -> None:
-    """Let the standard's own inference look for contradictions, then forget the shapes of outputs that it can find."""
+def _contradiction(model: onnx.ModelProto, origin: str) -> str | None:
     try:
         onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
     except onnx.shape_inference.InferenceError as error:
-        raise InputError(f"{origin}: inconsistent shapes: {one_line(error)}") from None
+        return f"{origin}: inconsistent shapes: {one_line(error)}"
+    return None
+
+
+def take_output_shapes(model: onnx.ModelProto) -> Mapping[str, tuple[int | None, ...]]:
+    """Declared shapes of the outputs (None: a dim left open), removed from the model where inference finds them."""
     producer = {name: node for node in model.graph.node for name in node.output}
+    declared = {}
     for item in model.graph.output:
-        node = producer.get(item.name)
-        if node is not None and _is_inferable(node) and item.type.HasField("tensor_type"):
-            item.type.tensor_type.ClearField("shape")
+        tensor = item.type.tensor_type
+        if item.type.HasField("tensor_type") and tensor.HasField("shape"):
+            declared[item.name] = tuple(d.dim_value if d.HasField("dim_value") else None for d in tensor.shape.dim)
+            node = producer.get(item.name)
+            if node is not None and _is_inferable(node):
+                tensor.ClearField("shape")
+    return declared

@@ -7,13 +7,14 @@ indices or masks are materialised, at most `FOLD_ELEMENTS` elements each; weight
 
 import logging
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import onnx
 import onnx_ir as ir
+from onnx.inliner import inline_selected_functions
 from onnx.reference.op_run import OpRun
 from onnx.reference.ops import load_op
 from onnx_ir.passes import PassError
@@ -21,7 +22,7 @@ from onnx_ir.passes.common import InlinePass, RemoveUnusedNodesPass
 from onnxscript.optimizer import fold_constants
 
 from fusesolve.errors import InputError
-from fusesolve.importers.onnx_read import KEEP_FLOATS, OnnxSource, one_line
+from fusesolve.importers.onnx_read import KEEP_FLOATS, OnnxSource, is_standard, one_line, standard_opset, walk_graphs
 
 FOLD_ELEMENTS = 2**20  # elements of one folded tensor
 MAX_ROUNDS = 32  # of inference and folding: each round opens at least one more nested If
@@ -49,6 +50,38 @@ def fold_model(source: OnnxSource, origin: str) -> ir.Model:
         where = f"{error}: " if error.__cause__ else ""
         raise InputError(f"{origin}: a constant cannot be computed: {one_line(f'{where}{cause}')}") from None
     return model
+
+
+def inline_functions(model: onnx.ModelProto, handled: Container[str]) -> None:
+    """Replace calls of the standard's own functions by their bodies, in place, where no handler is there for them.
+
+    The standard defines many composite operators (losses, windows, gated activations) by such bodies. A call that the
+    inliner cannot type (an optional operand is left out) stays, and becomes an opaque kernel.
+    """
+    opset = standard_opset(model) or 1
+    found = set()
+    for node in (node for scope in walk_graphs(model.graph) for node in scope.node):
+        if is_standard(node.domain) and node.op_type not in handled and onnx.defs.has(node.op_type, opset, ""):
+            schema: Any = onnx.defs.get_schema(node.op_type, opset, "")  # the types of onnx leave its functions out
+            if schema.has_function or schema.has_context_dependent_function:
+                _spell_defaults(node, schema)
+                found.add((node.domain, node.op_type))
+    constants = [onnx.helper.make_tensor_value_info(t.name, t.data_type, t.dims) for t in model.graph.initializer]
+    for function in sorted(found):
+        typed = onnx.ModelProto.FromString(model.SerializeToString())
+        typed.graph.value_info.extend(constants)
+        try:
+            model.CopyFrom(inline_selected_functions(typed, [function], inline_schema_functions=True))
+        except RuntimeError:
+            continue
+
+
+def _spell_defaults(node: onnx.NodeProto, schema: Any) -> None:
+    """Add the attributes that have defaults: a function's body refers to them, and the inliner drops absent ones."""
+    given = {attribute.name for attribute in node.attribute}
+    for name, attribute in schema.attributes.items():
+        if name not in given and attribute.default_value.name:
+            node.attribute.append(attribute.default_value)
 
 
 def is_static(value: ir.Value) -> bool:

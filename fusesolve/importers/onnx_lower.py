@@ -39,6 +39,8 @@ class Lowering:
         self.operands: dict[str, Operand] = {}
         self.sources: set[str] = set()
         self.weights: set[str] = set()
+        self.fed: set[str] = set()
+        self.given: set[str] = set()
         self.views: dict[tuple[str, tuple[int, ...]], str] = {}
 
     def run(self, *, strict: bool) -> Graph:
@@ -46,7 +48,9 @@ class Lowering:
         graph = self.model.graph
         for value in graph.inputs:
             if value.name not in self.constants:
-                self.operands[_name(value)] = self.builder.input(_name(value), tensor_type(value, self.origin))
+                name = self.builder.input(_name(value), tensor_type(value, self.origin))
+                self.operands[name] = name
+                self.fed.add(name)
         for node in graph:
             if not self._is_evaluated_ahead(node):
                 self._lower(node, strict=strict)
@@ -78,12 +82,12 @@ class Lowering:
         """Whether a value of the builder is a constant of the model."""
         return name in self.weights
 
-    def derived_weight(self, name: str, type: TensorType) -> str:
+    def derived_weight(self, name: str, kind: TensorType) -> str:
         """Declare a weight under `name`, or under `name` and a mark where the builder has taken it already."""
         while name in self.builder:
             name += "~"
         self.weights.add(name)
-        return self.builder.input(name, type, weight=True)
+        return self.builder.input(name, kind, weight=True)
 
     def weight_view(self, name: str, shape: tuple[int, ...]) -> str:
         """A weight under another shape: the same bytes, no operator."""
@@ -161,10 +165,10 @@ class Lowering:
             raise InputError(f"no primitives stand for {kind}; plan without --strict to price it as an opaque kernel")
         self.builder.warn(f"node '{view.source}' ({kind}) is planned as an opaque kernel")
         reads = dict.fromkeys(self.tensor(value) for value in (*node.inputs, *_captured(node)) if value is not None)
-        types = [tensor_type(value, "") for value in node.outputs if value.name and is_static(value)]
-        names = [value for value in node.outputs if value.name and is_static(value)]
-        made = dict(zip((v.name for v in names), view.emit_many("opaque", list(reads), types=types, kind=kind), strict=True))
-        return [made.get(value.name or "") for value in node.outputs]
+        known = [value for value in node.outputs if value.name and is_static(value)]
+        made = view.emit_many("opaque", list(reads), types=[tensor_type(value, "") for value in known], kind=kind)
+        by_name = {value.name: result for value, result in zip(known, made, strict=True)}
+        return [by_name.get(value.name) for value in node.outputs]
 
     def _unique_source(self, name: str) -> str:
         found, count = name, 1
@@ -176,13 +180,16 @@ class Lowering:
     # --- outputs and names ---
 
     def _output(self, value: ir.Value) -> str:
-        """Name of a graph output in the builder; an input or a constant that is an output is copied."""
+        """Name of a graph output in the builder: what a node made for this output alone, else a copy of it.
+
+        An input or a constant cannot be an output itself, and two outputs cannot be one value.
+        """
         name = _name(value)
         found = self.operands.get(name)
-        if isinstance(found, str) and name not in {item.name for item in self.model.graph.inputs}:
+        if isinstance(found, str) and found not in self.weights and found not in self.fed and found not in self.given:
+            self.given.add(found)
             return found
-        tensor = self.tensor(value)
-        return self.builder.one("copy", [tensor], {}, source=self._unique_source(f"copy:{name}"))
+        return self.builder.one("copy", [self.tensor(value)], source=self._unique_source(f"copy:{name}"))
 
     def _final_names(self, outputs: Sequence[str], built: Graph) -> Mapping[str, str]:
         """Name in the builder -> name in the model: outputs first, then all values in the model's order.
@@ -238,14 +245,15 @@ def _without_idle_weights(graph: Graph) -> Graph:
 
 def _renamed(graph: Graph, names: Mapping[str, str]) -> Graph:
     """The graph with values renamed; a name that the builder chose and the model also has gets a suffix."""
-    targets = set(names.values())
     full = dict(names)
+    taken = set(names.values())
     for name in graph.values:
         if name not in full:
-            while name in targets and name not in full or full.get(name, name) in targets:
-                full[name] = f"{full.get(name, name)}~"
-            full.setdefault(name, name)
-            targets.add(full[name])
+            target = name
+            while target in taken:
+                target += "~"
+            full[name] = target
+            taken.add(target)
 
     def new(operand: Operand) -> Operand:
         return full[operand] if isinstance(operand, str) else operand

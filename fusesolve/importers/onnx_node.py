@@ -15,7 +15,8 @@ from fusesolve.graph import AttrValue, DType, Literal, Operand, TensorType
 _DTYPES = {
     ir.DataType.DOUBLE: DType.F64, ir.DataType.FLOAT: DType.F32, ir.DataType.FLOAT16: DType.F16,
     ir.DataType.BFLOAT16: DType.BF16, ir.DataType.FLOAT8E4M3FN: DType.F8E4M3, ir.DataType.FLOAT8E5M2: DType.F8E5M2,
-    ir.DataType.INT64: DType.I64, ir.DataType.INT32: DType.I32, ir.DataType.INT16: DType.I16, ir.DataType.INT8: DType.I8,
+    ir.DataType.INT64: DType.I64, ir.DataType.INT32: DType.I32, ir.DataType.INT16: DType.I16,
+    ir.DataType.INT8: DType.I8,
     ir.DataType.UINT64: DType.U64, ir.DataType.UINT32: DType.U32, ir.DataType.UINT16: DType.U16,
     ir.DataType.UINT8: DType.U8, ir.DataType.BOOL: DType.BOOL,
 }  # fmt: skip
@@ -69,7 +70,7 @@ class Values(Protocol):
     def weight_view(self, name: str, shape: tuple[int, ...]) -> str:
         """A weight under another shape: the same bytes, no operator."""
 
-    def derived_weight(self, name: str, type: TensorType) -> str:
+    def derived_weight(self, name: str, kind: TensorType) -> str:
         """A weight that is computed ahead from other weights alone."""
 
 
@@ -173,6 +174,10 @@ class NodeView:
         if shapes and np.broadcast_shapes(*shapes) == self.result().shape:
             return operands
         return [self.tensor(index) for index in range(self.count)]
+
+    def warn(self, message: str) -> None:
+        """Tell the user something about this node."""
+        self.values.builder.warn(f"node '{self.source}' ({self.node.op_type}): {message}")
 
     # --- emitting ---
 

@@ -122,7 +122,7 @@ def _with_supported_opset(model: onnx.ModelProto, origin: str) -> onnx.ModelProt
             raise InputError(f"{origin}: the model names no operator set (opset_import is empty)")
         return model
     if opset > newest:
-        raise InputError(f"{origin}: operator set {opset} is newer than {newest}, the newest of onnx {onnx.__version__}")
+        raise InputError(f"{origin}: operator set {opset} is newer than {newest}, which onnx {onnx.__version__} has")
     if opset >= MIN_OPSET:
         return model
     try:

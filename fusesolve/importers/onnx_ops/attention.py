@@ -74,28 +74,27 @@ def _masked(node: NodeView, scores: str) -> str | None:
 
 
 def _attention(node: NodeView) -> Sequence[Operand | None] | None:
-    """softmax(cap(scale * Q K' + mask)) V; the root of the scale goes to each side, as in the standard.
+    """softmax(cap(scale * Q K') + mask) V.
 
-    The score outputs, a softmax in another precision and padded caches leave an opaque kernel.
+    The score outputs, a softmax in another precision, padded caches and local windows leave an opaque kernel.
     """
-    if node.wants(3) or node.has(6) or node.attr("softmax_precision") not in (None, 1):
+    windowed = any(node.attr(name, -1) != -1 for name in ("left_window_size", "right_window_size"))
+    if windowed or node.wants(3) or node.has(6) or node.attr("softmax_precision") not in (None, 1):
         return None
     found = _operands(node)
     size = node.known(found.q).shape[3]
     scale = float(node.attr("scale") or 1 / math.sqrt(size))
     product = node.emit("matmul", found.q, found.k, transpose_b=True)
-    scores: str | None = node.emit("mul", product, Literal(scale))
-    if node.attr("is_causal", 0):
-        past = node.type(4).shape[2] if node.has(4) else 0
-        scores = _causal(node, scores or "", past)
-    scores = _masked(node, scores or "")
-    if scores is None:
-        return None
+    scores = node.emit("mul", product, Literal(scale))
     cap = float(node.attr("softcap", 0.0))
     if cap > 0:
-        bent = node.emit("tanh", node.emit("div", scores, Literal(cap)))
-        scores = node.emit("mul", bent, Literal(cap))
-    made = node.emit("matmul", softmax(node, scores, 3), found.v)
+        scores = node.emit("mul", node.emit("tanh", node.emit("div", scores, Literal(cap))), Literal(cap))
+    if node.attr("is_causal", 0):
+        scores = _causal(node, scores, node.type(4).shape[2] if node.has(4) else 0)
+    masked = _masked(node, scores)
+    if masked is None:
+        return None
+    made = node.emit("matmul", softmax(node, masked, 3, may_be_empty=node.has(3)), found.v)
     if len(node.type(0).shape) == 3:
         made = node.reshape(node.emit("transpose", made, perm=(0, 2, 1, 3)), node.result().shape)
     return [made, found.keys if node.wants(1) else None, found.values if node.wants(2) else None, None]

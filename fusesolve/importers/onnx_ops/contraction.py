@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 
-from fusesolve.errors import InputError
 from fusesolve.graph import AttrValue, Literal, Operand
 from fusesolve.importers.onnx_lower import Handler
 from fusesolve.importers.onnx_node import NodeView
@@ -31,7 +30,7 @@ def product(node: NodeView, left: str, right: str, to: str | None = None) -> str
 
 
 def _gemm(node: NodeView) -> Operand:
-    """alpha * A' B' + beta * C."""
+    """Matrix product alpha * A' B' + beta * C."""
     flags = {"transpose_a": bool(node.attr("transA", 0)), "transpose_b": bool(node.attr("transB", 0))}
     made = node.emit("matmul", node.tensor(0), node.tensor(1), **{name: True for name, on in flags.items() if on})
     alpha, beta = float(node.attr("alpha", 1.0)), float(node.attr("beta", 1.0))
@@ -118,13 +117,18 @@ def _conv_transpose(node: NodeView) -> Operand | None:
     attrs: dict[str, AttrValue] = {**window_attrs(node, kernel), "group": int(node.attr("group", 1))}
     extra = tuple(node.attr("output_padding") or (0,) * len(kernel))
     if node.attr("output_shape") or node.attr("auto_pad", "NOTSET").startswith("SAME"):
-        attrs["pad"] = _transposed_padding(node, kernel, extra)
+        attrs["pad"], extra = _transposed_padding(node, kernel, extra)
     made = node.emit(f"conv{len(kernel)}d_transpose", node.tensor(0), node.tensor(1), output_pad=extra, **attrs)
     return add_channels(node, made, 2)
 
 
-def _transposed_padding(node: NodeView, kernel: Sequence[int], extra: Sequence[int]) -> tuple[int, ...]:
-    """What is cut to reach the result's extents; the odd element at the end for SAME_UPPER, else at the begin."""
+def _transposed_padding(
+    node: NodeView, kernel: Sequence[int], extra: Sequence[int]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Padding and output padding that give the result's extents: what is too long is cut on both sides.
+
+    The odd element is cut at the end for SAME_UPPER, else at the begin; what is too short is added at the end.
+    """
     window = window_attrs(node, kernel)
     full = [
         step * (extent - 1) + more + (size - 1) * gap + 1
@@ -133,11 +137,11 @@ def _transposed_padding(node: NodeView, kernel: Sequence[int], extra: Sequence[i
         )
     ]
     totals = [have - want for have, want in zip(full, node.result().shape[2:], strict=True)]
-    if min(totals) < 0:
-        raise InputError(f"output_shape {list(node.result().shape[2:])} is larger than the {full} computed; lower it")
+    extra = tuple(more + max(0, -total) for more, total in zip(extra, totals, strict=True))
+    totals = [max(0, total) for total in totals]
     small = [total // 2 for total in totals]
     large = [total - part for total, part in zip(totals, small, strict=True)]
-    return (*small, *large) if node.attr("auto_pad", "NOTSET") == "SAME_UPPER" else (*large, *small)
+    return ((*small, *large) if node.attr("auto_pad", "NOTSET") == "SAME_UPPER" else (*large, *small)), extra
 
 
 # --- Einsum ---

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from fusesolve.graph import Literal, Operand
+from fusesolve.graph import DType, Literal, Operand
 from fusesolve.importers.onnx_lower import Handler
 from fusesolve.importers.onnx_node import NodeView, dtype_of
 
@@ -100,12 +100,23 @@ def _where(node: NodeView) -> Operand:
     return node.emit("where", condition if isinstance(condition, str) else node.tensor(0), yes, no)
 
 
+_LARGEST = {DType.F8E4M3: 448.0, DType.F8E5M2: 57344.0}
+
+
+def _converted(node: NodeView, target: DType) -> Operand:
+    """A cast; to an 8-bit float it saturates unless the node says otherwise."""
+    x, largest = node.tensor(0), _LARGEST.get(target)
+    if largest is not None and node.attr("saturate", 1) and node.type(0).dtype.is_float:
+        x = node.emit("clip", x, min=-largest, max=largest)
+    return node.cast(x, target)
+
+
 def _cast(node: NodeView) -> Operand:
-    return node.cast(node.tensor(0), dtype_of(node.attr("to")))
+    return _converted(node, dtype_of(node.attr("to")))
 
 
 def _cast_like(node: NodeView) -> Operand:
-    return node.cast(node.tensor(0), node.type(1).dtype)
+    return _converted(node, node.type(1).dtype)
 
 
 def _identity(node: NodeView) -> Operand:
@@ -158,7 +169,7 @@ def _prelu(node: NodeView) -> Operand:
 
 
 def _elu_of(node: NodeView, x: str, alpha: float) -> str:
-    """x above 0, alpha * (exp(x) - 1) below."""
+    """Take x above 0, alpha * (exp(x) - 1) below."""
     below = node.emit("mul", node.emit("expm1", x), Literal(alpha))
     return node.emit("where", node.emit("less", x, Literal(0.0)), below, x)
 
@@ -221,7 +232,7 @@ def _mish(node: NodeView) -> Operand:
 
 
 def _swish(node: NodeView) -> Operand:
-    """x * sigmoid(alpha * x)."""
+    """Formula: x * sigmoid(alpha * x)."""
     x, alpha = node.tensor(0), float(node.attr("alpha", 1.0))
     inner = x if alpha == 1.0 else node.emit("mul", x, Literal(alpha))
     return node.emit("mul", x, node.emit("sigmoid", inner))
@@ -241,7 +252,7 @@ def _gelu(node: NodeView) -> Operand:
 
 
 def _shrink(node: NodeView) -> Operand:
-    """x + bias below -lambd, x - bias above lambd, else 0."""
+    """Formula: x + bias below -lambd, x - bias above lambd, else 0."""
     x, bias, edge = node.tensor(0), float(node.attr("bias", 0.0)), float(node.attr("lambd", 0.5))
     low = node.emit("where", node.emit("less", x, Literal(-edge)), node.emit("add", x, Literal(bias)), Literal(0.0))
     return node.emit("where", node.emit("greater", x, Literal(edge)), node.emit("sub", x, Literal(bias)), low)

@@ -92,11 +92,11 @@ def _slice(node: NodeView) -> Operand | None:
 
 
 def _pad(node: NodeView) -> Operand | None:
-    """One primitive per axis; negative padding is a slice; mode wrap and a fill that depends on data are opaque."""
+    """One primitive per axis; negative padding is a slice; a fill that depends on data leaves an opaque kernel."""
     pads = node.ints(1, "pads") if "pads" in node.node.attributes or node.array(1) is not None else None
     mode = str(node.attr("mode", "constant"))
     fill = node.attr("value", 0.0) if node.opset < 11 else (node.scalar(2) if node.has(2) else 0)
-    if pads is None or mode not in ("constant", "edge", "reflect") or fill is None:
+    if pads is None or mode not in ("constant", "edge", "reflect", "wrap") or fill is None:
         return None
     rank = len(node.type(0).shape)
     axes = [axis % rank for axis in (node.ints(3, "axes") or range(len(pads) // 2))]
@@ -105,9 +105,21 @@ def _pad(node: NodeView) -> Operand | None:
         before, after = pads[position], pads[position + len(axes)]
         extent = node.known(made).shape[axis]
         made = cut(node, made, axis, max(0, -before), extent + min(0, after))
-        if before > 0 or after > 0:
+        if mode == "wrap":
+            made = _wrapped(node, made, axis, max(before, 0), max(after, 0))
+        elif before > 0 or after > 0:
             made = node.emit("pad", made, axis=axis, before=max(before, 0), after=max(after, 0), mode=mode, value=fill)
     return made
+
+
+def _wrapped(node: NodeView, x: str, axis: int, before: int, after: int) -> str:
+    """`x` repeated around itself: its end in front, its begin behind."""
+    extent = node.known(x).shape[axis]
+    if max(before, after) > extent:
+        raise InputError(f"wrapping pad of {before} and {after} needs an axis of at least that, not {extent}")
+    front = [cut(node, x, axis, extent - before, extent)] if before else []
+    behind = [cut(node, x, axis, 0, after)] if after else []
+    return node.emit("concat", *front, x, *behind, axis=axis) if front or behind else x
 
 
 def _depth_to_space(node: NodeView) -> Operand:
@@ -127,7 +139,8 @@ def _space_to_depth(node: NodeView) -> Operand:
     n, c, h, w = node.type(0).shape
     b = int(node.attr("blocksize"))
     apart = node.reshape(node.tensor(0), (n, c, h // b, b, w // b, b))
-    return node.reshape(node.emit("transpose", apart, perm=(0, 3, 5, 1, 2, 4)), node.result().shape)
+    perm = (0, 3, 5, 1, 2, 4) if node.attr("mode", "DCR") == "DCR" else (0, 1, 3, 5, 2, 4)
+    return node.reshape(node.emit("transpose", apart, perm=perm), node.result().shape)
 
 
 # --- generators ---
@@ -190,7 +203,8 @@ def _one_hot(node: NodeView) -> Operand | None:
     index = node.cast(node.tensor(0), node.type(0).dtype)
     if node.type(0).dtype.is_float:
         index = node.emit("cast", index, to="i64")
-    wrapped = node.emit("where", node.emit("less", index, Literal(0)), node.emit("add", index, Literal(shape[axis])), index)
+    from_end = node.emit("add", index, Literal(shape[axis]))
+    wrapped = node.emit("where", node.emit("less", index, Literal(0)), from_end, index)
     column = node.reshape(wrapped, tuple(1 if i == axis else extent for i, extent in enumerate(shape)))
     hit = node.emit("equal", column, _grid(node, shape, axis))
     off, on = (item.item() for item in values.reshape(-1))

@@ -9,6 +9,8 @@ from fusesolve.importers.onnx_node import NodeView
 from fusesolve.importers.onnx_ops.contraction import channel_shape, per_channel
 
 _NARROW = (DType.F16, DType.BF16)
+_LEAST_F32 = -3.4028234663852886e38
+_TINY = {DType.F16: 2.0**-24, DType.BF16: 2.0**-126, DType.F32: 2.0**-126, DType.F64: 2.0**-1022}  # above 0, exact
 
 
 def _wide(node: NodeView, x: str) -> str:
@@ -19,12 +21,21 @@ def _wide(node: NodeView, x: str) -> str:
 # --- softmax ---
 
 
-def softmax(node: NodeView, x: str, axis: int) -> str:
-    """exp(x - max) / sum(exp(x - max)) along one axis, in f32 inside for 16-bit floats."""
+def softmax(node: NodeView, x: str, axis: int, *, may_be_empty: bool = False) -> str:
+    """exp(x - max) / sum(exp(x - max)) along one axis, in f32 inside for 16-bit floats.
+
+    `may_be_empty`: a row of minus infinities gives zeros, not NaN; its maximum is taken as the least finite number and
+    its sum as 1, which changes no other row (their sums contain exp(0)).
+    """
     wide = _wide(node, x)
-    powers = node.emit("exp", node.emit("sub", wide, node.emit("reduce_max", wide, axis=axis, keepdims=True)))
-    made = node.emit("div", powers, node.emit("reduce_sum", powers, axis=axis, keepdims=True))
-    return node.cast(made, node.known(x).dtype)
+    top = node.emit("reduce_max", wide, axis=axis, keepdims=True)
+    if may_be_empty:
+        top = node.emit("maximum", top, Literal(_LEAST_F32))
+    powers = node.emit("exp", node.emit("sub", wide, top))
+    total = node.emit("reduce_sum", powers, axis=axis, keepdims=True)
+    if may_be_empty:
+        total = node.emit("maximum", total, Literal(1.0))
+    return node.cast(node.emit("div", powers, total), node.known(x).dtype)
 
 
 def _log_of_softmax(node: NodeView, x: str, axis: int) -> str:
@@ -84,7 +95,7 @@ def _centred(node: NodeView, x: str, axes: Sequence[int], epsilon: float) -> tup
 
 
 def _affine(node: NodeView, x: str, scale: str | None, shift: str | None) -> str:
-    """x * scale + shift, with scale and shift in the type of x."""
+    """Apply x * scale + shift, with scale and shift in the type of x."""
     if scale is not None:
         x = node.emit("mul", x, node.cast(scale, node.known(x).dtype))
     if shift is not None:
@@ -104,7 +115,7 @@ def _layer_norm(node: NodeView) -> Sequence[Operand | None]:
 
 
 def _rms_norm(node: NodeView) -> Operand:
-    """x / sqrt(mean(x^2) + epsilon) * scale over the axes from `axis` on."""
+    """Formula: x / sqrt(mean(x^2) + epsilon) * scale over the axes from `axis` on."""
     rank = len(node.type(0).shape)
     axes = range(int(node.attr("axis", -1)) % rank, rank)
     x = _wide(node, node.tensor(0))
@@ -161,28 +172,20 @@ def _batch_norm(node: NodeView) -> Sequence[Operand | None] | None:
     return [node.cast(made, node.result().dtype)]
 
 
-def _mean_variance(node: NodeView) -> Operand:
-    """(x - mean) / (sqrt(variance) + 1e-9), as the function body of the standard."""
-    x, axes = node.tensor(0), tuple(node.attr("axes") or (0, 2, 3))
-    axes = tuple(axis % len(node.type(0).shape) for axis in axes)
-    centred = node.emit("sub", x, _mean(node, x, axes))
-    deviation = node.emit("sqrt", _mean(node, node.emit("square", centred), axes))
-    return node.emit("div", centred, node.emit("add", deviation, Literal(1e-9)))
-
-
 def _lp_norm(node: NodeView) -> Operand | None:
-    """x / (sum |x|^p)^(1/p) along one axis."""
+    """Formula: x / (sum |x|^p)^(1/p) along one axis; zeros where the norm is 0, which the least number stands for."""
     p, rank = int(node.attr("p", 2)), len(node.type(0).shape)
     if p not in (1, 2):
         return None
     x = node.tensor(0)
     power = node.emit("abs" if p == 1 else "square", x)
     total = node.emit("reduce_sum", power, axis=int(node.attr("axis", -1)) % rank, keepdims=True)
-    return node.emit("div", x, total if p == 1 else node.emit("sqrt", total))
+    norm = total if p == 1 else node.emit("sqrt", total)
+    return node.emit("div", x, node.emit("maximum", norm, Literal(_TINY[node.type(0).dtype])))
 
 
 def _local_response(node: NodeView) -> Operand:
-    """x / (bias + alpha / size * sum of squares of `size` neighbouring channels) ^ beta."""
+    """Formula: x / (bias + alpha / size * sum of squares of `size` neighbouring channels) ^ beta."""
     x, size = node.tensor(0), int(node.attr("size"))
     offsets = tuple(range(-((size - 1) // 2), size // 2 + 1))
     total = node.emit("stencil", node.emit("square", x), axis=1, offsets=offsets)
@@ -194,6 +197,5 @@ def _local_response(node: NodeView) -> Operand:
 NORMALISATION: Mapping[str, Handler] = {
     "Softmax": _softmax, "LogSoftmax": _log_softmax, "Hardmax": _hardmax, "LayerNormalization": _layer_norm,
     "RMSNormalization": _rms_norm, "InstanceNormalization": _instance_norm, "GroupNormalization": _group_norm,
-    "BatchNormalization": _batch_norm, "MeanVarianceNormalization": _mean_variance, "LpNormalization": _lp_norm,
-    "LRN": _local_response,
+    "BatchNormalization": _batch_norm, "LpNormalization": _lp_norm, "LRN": _local_response,
 }  # fmt: skip

@@ -11,13 +11,14 @@ from fusesolve.importers.onnx_lower import Handler
 from fusesolve.importers.onnx_node import NodeView
 from fusesolve.importers.onnx_ops.contraction import add_channels, convolve, per_channel, product
 
+_LARGEST = {DType.F8E4M3: 448.0, DType.F8E5M2: 57344.0}
 _RANGE = {
     DType.U8: (0, 255), DType.I8: (-128, 127), DType.U16: (0, 65535), DType.I16: (-32768, 32767),
 }  # fmt: skip
 
 
 def _lies_along(node: NodeView, index: int, shape: tuple[int, ...], axis: int) -> Operand | None:
-    """Scale or zero point `index` as it broadcasts to `shape`: one number, or a vector along `axis`; None for blocks."""
+    """Scale or zero point `index` as it broadcasts to `shape`: a number, or a vector along `axis`; None for blocks."""
     kind = node.type(index).shape
     if node.type(index).size == 1:
         item = node.operand(index)
@@ -69,8 +70,8 @@ def _quantise(node: NodeView) -> Operand | None:
         return None
     x = node.tensor(0)
     divided = node.emit("div", x if node.type(0).dtype.is_float else node.cast(x, DType.F32), scale)
-    if target.is_float:
-        return node.cast(divided, target)
+    if target in _LARGEST:
+        return node.cast(node.emit("clip", divided, min=-_LARGEST[target], max=_LARGEST[target]), target)
     if target not in _RANGE:
         return None
     point = None if _zero(node, 2) else _lies_along(node, 2, shape, axis)
@@ -80,7 +81,7 @@ def _quantise(node: NodeView) -> Operand | None:
 
 
 def _dynamic_quantise(node: NodeView) -> Sequence[Operand]:
-    """scale = (max(0, x) - min(0, x)) / 255; zero_point = saturate(round(-min / scale)); y = quantised x."""
+    """Formula: scale = (max(0, x) - min(0, x)) / 255; zero_point = saturate(round(-min / scale)); y = quantised x."""
     x = node.tensor(0)
     high = node.emit("maximum", node.emit("reduce_max", x), Literal(0.0))
     low = node.emit("minimum", node.emit("reduce_min", x), Literal(0.0))

@@ -50,7 +50,7 @@ def _log_sum(node: NodeView) -> Operand:
 
 
 def _log_sum_exp(node: NodeView) -> Operand:
-    """max + log(sum(exp(x - max))), which does not overflow."""
+    """Formula: max + log(sum(exp(x - max))), which does not overflow."""
     axes, x = _axes(node), node.tensor(0)
     if axes is None or not node.type(0).shape:
         return x

@@ -76,6 +76,11 @@ def _interpolate(node: NodeView, mode: str, coordinates: str, rounding: str) -> 
     shape = node.result().shape
     if shape == node.type(0).shape:
         return node.tensor(0)
+    scales = node.array(2 if node.opset >= 11 else 1)
+    if scales is not None and scales.size == len(shape):
+        exact = zip(shape, node.type(0).shape, scales, strict=True)
+        if any(abs(wide - extent * float(scale)) > 1e-3 for wide, extent, scale in exact):
+            node.warn(f"its scales do not give whole extents: {list(shape)} and their ratios are used instead")
     if mode == "linear":
         return node.emit("resize_linear", node.tensor(0), to=shape, coordinates=coordinates)
     return node.emit("resize_nearest", node.tensor(0), to=shape, coordinates=coordinates, rounding=rounding)
