@@ -121,7 +121,9 @@ def test_a_misspelt_new_leaf_is_caught_when_read_back():
 
 
 def test_an_impossible_what_if_is_refused():
-    with pytest.raises(InputError, match=r"\$\.memory\.shared\.per_block_max: .* is more than memory\.shared\.per_unit"):
+    with pytest.raises(
+        InputError, match=r"\$\.memory\.shared\.per_block_max: .* is more than memory\.shared\.per_unit"
+    ):
         with_value(load_profile("h100"), "memory.shared.per_unit", "100 KiB")
 
 

@@ -2,14 +2,21 @@
 
 import pytest
 
-from fusesolve.cpu_facts import CpuFacts, measure_copy_bandwidth, read_cpu_facts
-from fusesolve.detect import GPU_NAMES, detect_profile, match_gpu, query_nvidia_smi
+from fusesolve.detect import (
+    GPU_NAMES,
+    CpuFacts,
+    detect_profile,
+    match_gpu,
+    measure_copy_bandwidth,
+    query_nvidia_smi,
+    read_cpu_facts,
+)
 from fusesolve.hardware import per_clock
 from fusesolve.hardware_yaml import load_profile, profile_from_definition
 
 FACTS = CpuFacts(
-    model="Test CPU", vendor="AMD", cores=4, clock=3e9, clock_source="cpufreq/cpuinfo_max_freq", l1_data=32768, l1_code=32768,
-    last_level=16 << 20, cache_source="/sys", memory=16 << 30, flags=frozenset({"avx2", "fma"}),
+    model="Test CPU", vendor="AMD", cores=4, clock=3e9, clock_source="cpufreq/cpuinfo_max_freq",
+    l1_data=32768, l1_code=32768, last_level=16 << 20, cache_source="/sys", memory=16 << 30, flags=frozenset({"avx2", "fma"}),
 )  # fmt: skip
 
 
@@ -84,7 +91,10 @@ def test_fields_that_the_driver_does_not_know_are_left_to_the_profile():
 def test_an_unknown_gpu_is_named_and_the_cpu_described():
     detection, profile = cpu(answer="NVIDIA L40, 46068, 2490, 8.9\n")
     assert profile.kind == "cpu"
-    assert "GPU 'NVIDIA L40' (compute capability 8.9) has no bundled profile: write one that extends sm_89" in detection.notes
+    assert (
+        "GPU 'NVIDIA L40' (compute capability 8.9) has no bundled profile: write one that extends sm_89"
+        in detection.notes
+    )
 
 
 def test_an_answer_that_is_no_table_is_named():
@@ -203,7 +213,7 @@ def test_nvidia_smi_that_answers_and_that_fails(monkeypatch, tmp_path):
 
 
 def test_this_machine_checks_clean(monkeypatch):
-    monkeypatch.setattr("fusesolve.detect.query_nvidia_smi", lambda: None)
+    monkeypatch.setattr("fusesolve.detect.machine.query_nvidia_smi", lambda: None)
     profile = profile_from_definition(detect_profile().definition, "local")
     assert profile.kind == "cpu"
     assert profile.compute.units >= 1

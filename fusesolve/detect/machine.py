@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from fusesolve.cpu_facts import CpuFacts, measure_copy_bandwidth, read_cpu_facts
+from fusesolve.detect.cpu_facts import CpuFacts, measure_copy_bandwidth, read_cpu_facts
 from fusesolve.hardware_yaml import load_profile
 
 Definition = dict[str, Any]
