@@ -126,6 +126,7 @@ def _write(plan: Plan, goal: Sink, *, quiet: bool) -> None:
 def _reason(plan: Plan) -> str:
     from fusesolve.report.table import conflict_lines
 
-    if plan.status == "NO_SOLUTION":
-        return "no plan was found within the limit; raise --time-limit (or --work-limit)"
-    return "; ".join(("no plan exists", *conflict_lines(plan)))
+    conflicts = conflict_lines(plan)
+    if plan.status == "INFEASIBLE":
+        return "; ".join(("no plan exists", *conflicts))
+    return "; ".join(("no plan was found", *(conflicts or ["the limit was reached first: raise --time-limit"])))

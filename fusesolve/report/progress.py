@@ -14,11 +14,15 @@ from fusesolve.units import format_seconds
 
 
 class ProgressEvent(Protocol):
-    """What a running plan reports: its stage, the best objective and the proven bound in ns (None: not known yet)."""
+    """What a running plan reports; None is not known yet."""
 
     @property
     def stage(self) -> str:
         """Name of the stage: import, enumerate, price, solve."""
+
+    @property
+    def candidates(self) -> int | None:
+        """Kernels found so far."""
 
     @property
     def incumbent(self) -> int | None:
@@ -32,9 +36,8 @@ class ProgressEvent(Protocol):
 def progress_line(event: ProgressEvent, elapsed: float) -> str:
     """`solve: 1,302 kernels, best 41.2 us, bound 41 us, gap 0.5 %, 3.2 s`: what is known, after `elapsed` seconds."""
     parts: list[str] = []
-    candidates = getattr(event, "candidates", None)
-    if isinstance(candidates, int):
-        parts.append(f"{candidates:,} kernels")
+    if event.candidates is not None:
+        parts.append(f"{event.candidates:,} kernels")
     if event.incumbent is not None:
         parts.append(f"best {format_seconds(event.incumbent / 1e9)}")
     if event.bound is not None:

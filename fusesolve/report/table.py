@@ -123,7 +123,7 @@ def _proof(plan: Plan) -> str:
     if plan.status == "INFEASIBLE":
         return f"infeasible: no plan exists over {space}"
     if plan.status == "NO_SOLUTION":
-        return f"no plan was found within the limit over {space}; raise --time-limit"
+        return f"none: no plan was found over {space}"
     if plan.gap is None:
         return f"no bound is known over {space}"
     return f"within {_percent(plan.gap)} of the best over {space}"

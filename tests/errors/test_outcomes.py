@@ -213,12 +213,12 @@ def test_python_m_fusesolve_is_the_same():
 
 
 def test_verbose_logs_each_stage(cli, monkeypatch):
-    from fusesolve.solve import Progress
+    from fusesolve.pipeline.options import Event
 
     def plan(graph, hardware, *, progress, **options):
-        progress(Progress(stage="solve", seconds=0.1, incumbent=200_000, bound=150_000))
+        progress(Event(stage="solve", candidates=1302, incumbent=200_000, bound=150_000))
         return make_plan()
 
     monkeypatch.setattr(fusesolve, "plan", plan)
     done = cli("plan", "g", "--hw", "h100", "-v")
-    assert done.err.startswith("solve: best 200 us, bound 150 us, gap 25.00 %, ")
+    assert done.err.startswith("solve: 1,302 kernels, best 200 us, bound 150 us, gap 25.00 %, ")

@@ -1,0 +1,80 @@
+"""What README.md and docs/ say is true: commands run, links lead somewhere, shown output is the real one."""
+
+import re
+import shlex
+
+import pytest
+
+from fusesolve.cli import main
+from tests.docs.pages import PAGES, ROOT, commands, links, output_of, outputs
+
+COMMANDS = sorted({line for page in PAGES for line in commands(page)})
+FUSESOLVE = [line for line in COMMANDS if not line.startswith("make ")]
+MAKE = [line for line in COMMANDS if line.startswith("make ")]
+WIDER = """format: fusesolve-hardware/1
+extends: h100
+name: wide
+memory: {shared: {per_unit: 456 KiB, per_block_max: 454 KiB}}
+"""
+
+
+@pytest.fixture
+def workplace(tmp_path, monkeypatch):
+    """A folder with the files that the documents' commands name as the reader's own."""
+    onnx = pytest.importorskip("onnx")
+    helper, kind = onnx.helper, onnx.TensorProto.FLOAT
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["h"], name="fc"),
+        helper.make_node("Relu", ["h"], ["r"], name="relu"),
+        helper.make_node("Softmax", ["r"], ["y"], name="softmax", axis=-1),
+    ]
+    graph = helper.make_graph(
+        nodes, "model",
+        [helper.make_tensor_value_info("x", kind, ["batch", 256])],
+        [helper.make_tensor_value_info("y", kind, ["batch", 64])],
+        [helper.make_tensor("w", kind, [256, 64], [0.5] * (256 * 64))],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, tmp_path / "model.onnx")
+    (tmp_path / "wide.yaml").write_text(WIDER)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("line", FUSESOLVE)
+def test_every_command_shown_works(workplace, capsys, line):
+    arguments = shlex.split(line)
+    assert arguments[0] == "fusesolve"
+    code = main(arguments[1:])
+    assert code == 0, capsys.readouterr().err
+
+
+def test_the_pages_show_commands():
+    assert len(FUSESOLVE) >= 5
+    assert "make plan" in MAKE
+    assert "make test" in MAKE
+
+
+@pytest.mark.parametrize("line", MAKE)
+def test_every_make_target_shown_exists(line):
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    wanted = [word for word in shlex.split(line)[1:] if "=" not in word]
+    assert set(wanted) <= targets
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_somewhere(page):
+    missing = [target for target in links(page) if not (page.parent / target).exists()]
+    assert not missing
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"), [pair for page in PAGES for pair in outputs(page)], ids=lambda text: text.splitlines()[0][:60]
+)
+def test_shown_output_is_what_the_command_prints(command, shown):
+    assert shown == output_of(command), "a page shows old output: run `make docs`"
+
+
+def test_the_readme_shows_a_real_plan():
+    commands_shown = [command for command, _ in outputs(ROOT / "README.md")]
+    assert "fusesolve plan --hw h100.yaml" in commands_shown
