@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import transformers
+import vision
 from sheet import Sheet
 
 GRAPHS: tuple[Callable[[], Sheet], ...] = (
@@ -17,6 +18,15 @@ GRAPHS: tuple[Callable[[], Sheet], ...] = (
     transformers.rms_norm_rows,
     transformers.gelu_mlp,
     transformers.gpt2_block,
+    transformers.bert_layer,
+    transformers.llama_block_prefill,
+    transformers.llama_block_decode,
+    transformers.moe_router,
+    vision.conv_bn_relu,
+    vision.resnet50_bottleneck,
+    vision.inception_branches,
+    vision.mobilenet_inverted_residual,
+    vision.unet_up_block,
 )
 
 

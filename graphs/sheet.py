@@ -7,7 +7,6 @@ from fusesolve.decompose import add_operator
 from fusesolve.graph import AttrValue, DType, Graph, Literal, Operand, TensorType
 
 
-
 class Sheet:
     """Collects inputs, weights and operators and prints them as `fusesolve-graph/1`.
 
@@ -23,14 +22,19 @@ class Sheet:
         self._ops: list[str] = []
         self._outputs: list[str] = []
 
-    def input(self, name: str, dtype: str, *shape: int) -> str:
-        """Declare what the caller feeds; returns its name."""
-        self._inputs.append(f"{name}: {self._declare(name, dtype, shape, weight=False)}")
+    def input(self, name: str, dtype: str, *shape: int, alias_out: str | None = None) -> str:
+        """Declare what the caller feeds; returns its name. The result `alias_out` is written back into it."""
+        kind = TensorType(DType(dtype), shape)
+        self._builder.input(name, kind, alias_out=alias_out)
+        text = str(kind) if alias_out is None else f"{str(kind)[:-1]}; alias_out={alias_out}]"
+        self._inputs.append(f"{name}: {text}")
         return name
 
     def weight(self, name: str, dtype: str, *shape: int) -> str:
         """Declare a constant of the model; returns its name."""
-        self._inputs.append(f"{name}: {self._declare(name, dtype, shape, weight=True)}")
+        kind = TensorType(DType(dtype), shape)
+        self._builder.input(name, kind, weight=True)
+        self._inputs.append(f"{name}: {kind}")
         self._weights.append(name)
         return name
 
@@ -70,17 +74,13 @@ class Sheet:
 
     def text(self) -> str:
         """The graph in the native format, the same on every run."""
-        lines = [f"# {self.about}", "format: fusesolve-graph/1", f"name: {self.name}"]
+        lines = [f"# {self.about}", "# Written by graphs/generate.py: change that, then run `make graphs`."]
+        lines += ["format: fusesolve-graph/1", f"name: {self.name}"]
         lines += _entries("inputs", self._inputs)
         if self._weights:
-            lines += _entries("weights", self._weights)
+            lines.append(f"weights: [{', '.join(self._weights)}]")
         lines += ["ops:", *(f'  - "{item}"' for item in self._ops), f"outputs: [{', '.join(self._outputs)}]"]
         return "\n".join(lines) + "\n"
-
-    def _declare(self, name: str, dtype: str, shape: tuple[int, ...], *, weight: bool) -> TensorType:
-        kind = TensorType(DType(dtype), shape)
-        self._builder.input(name, kind, weight=weight)
-        return kind
 
 
 def _entries(key: str, items: Sequence[str]) -> list[str]:
