@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Protocol
 
 from fusesolve.errors import FusesolveError, InputError, InternalError
 from fusesolve.graph import AttrValue, Graph, Literal, Node, Operand, TensorType, Value
-from fusesolve.ops import OPS
+from fusesolve.ops import OPS, STORED_TYPE, infer_results
 from fusesolve.ops.rules import resolve_operands
 from fusesolve.verify import check_graph
 
@@ -119,6 +119,8 @@ class GraphBuilder:
 
         Raises InternalError where `old` is no result of a node or is already read.
         """
+        if old == new:
+            return new
         draft = self._producer.get(old)
         if draft is None or old in self._read or old in self._outputs:
             raise InternalError(f"{old} cannot be renamed to {new}: it is no result of a node, or it is in use")
@@ -145,6 +147,10 @@ class GraphBuilder:
 
     def __contains__(self, name: object) -> bool:
         return name in self._values
+
+    def value_names(self) -> tuple[str, ...]:
+        """Names of all values so far, in the order of their declaration."""
+        return tuple(self._values)
 
     def output(self, name: str) -> None:
         """Declare the value `name` a result of the graph; a repeat is kept once."""
@@ -193,15 +199,14 @@ class GraphBuilder:
         row = OPS.get(op)
         if row is None:
             raise InternalError(f"there is no primitive named {op!r}")
-        check_call(row, len(inputs), attrs if not row.declared else {})
+        check_call(row, len(inputs), {} if row.declared else {k: v for k, v in attrs.items() if k != STORED_TYPE})
         operands = resolve_operands(inputs, {item: self.type(item) for item in inputs if isinstance(item, str)})
-        canonical: dict[str, Any] = row.prepare(operands, attrs)
-        frozen = tuple(sorted(canonical.items()))
         if row.declared:
             if types is None:
                 raise InputError(f"{op} needs declared result types")
-            return types, frozen
-        results = row.infer(operands, canonical)
+            return types, tuple(sorted(attrs.items()))
+        results, canonical = infer_results(row, operands, attrs)
+        frozen = tuple(sorted(canonical.items()))
         if types is not None and tuple(types) != results:
             texts = [", ".join(map(str, item)) for item in (types, results)]
             raise InputError(f"declared {texts[0]}, but {op} gives {texts[1]}")

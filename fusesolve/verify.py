@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from fusesolve.errors import InputError, InternalError
 from fusesolve.graph import Graph, Node, TensorType, Value
-from fusesolve.ops import OPS
+from fusesolve.ops import OPS, STORED_TYPE, infer_results
 from fusesolve.ops.rules import resolve_operands
 
 
@@ -70,13 +70,12 @@ def _check_node(graph: Graph, node: Node, defined: set[str], where: str) -> None
 
 def _check_types(values: Mapping[str, Value], node: Node, where: str) -> None:
     row, attrs = OPS[node.op], dict(node.attrs)
-    unknown = [name for name in attrs if name not in row.attrs]
+    unknown = [name for name in attrs if name not in row.attrs and name != STORED_TYPE]
     if unknown or list(attrs) != sorted(attrs):
         raise InternalError(f"{where}: attributes {list(attrs)} are unknown or not sorted")
     operands = resolve_operands(node.inputs, {name: values[name].type for name in node.reads})
     try:
-        canonical = row.prepare(operands, attrs)
-        inferred = row.infer(operands, canonical)
+        inferred, canonical = infer_results(row, operands, attrs)
     except InputError as error:
         raise InternalError(f"{where}: {error}") from error
     if canonical != attrs:

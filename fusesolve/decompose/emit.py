@@ -101,12 +101,12 @@ def tensor_operand(inputs: Sequence[Operand], position: int) -> Operand | None:
 
 
 def unary(body: Callable[[Emit, Operand, Attrs], Operand]) -> Expand:
-    """Expansion of a function of one float tensor: widen, `body`, narrow again. InputError for other types."""
+    """Expansion of a function of one tensor: widen, `body`, narrow again; integers and bool compute and stay in f32."""
 
     def expand(emit: Emit, inputs: Sequence[Operand], attrs: Attrs) -> tuple[Operand, ...]:
         dtype = emit.type(inputs[0]).dtype
         if not dtype.is_float:
-            raise InputError(f"needs a float tensor, not {dtype.value}; cast it first")
+            return (body(emit, emit.cast(inputs[0], DType.F32), attrs),)
         return (emit.cast(body(emit, emit.wide(inputs[0]), attrs), dtype),)
 
     return expand

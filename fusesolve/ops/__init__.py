@@ -1,7 +1,8 @@
 """The operator table: every primitive that a graph may hold, by name. A new operator is one row in one family file."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 from fusesolve.access import AccessMap
 from fusesolve.graph import Graph, Node, TensorType
@@ -12,10 +13,25 @@ from fusesolve.ops.generators import GENERATORS, OPAQUE
 from fusesolve.ops.indexing import INDEXING
 from fusesolve.ops.movement import MOVEMENT, VIEWS
 from fusesolve.ops.reductions import REDUCTIONS
-from fusesolve.ops.rules import resolve_operands
+from fusesolve.ops.rules import parse_dtype, resolve_operands
 from fusesolve.ops.windows import WINDOWS
 
-__all__ = ["OPS", "OpDef", "OpKind", "Pipe", "Work", "access_map", "operand_types", "result_types"]
+__all__ = [
+    "OPS",
+    "STORED_TYPE",
+    "OpDef",
+    "OpKind",
+    "Pipe",
+    "Work",
+    "access_map",
+    "infer_results",
+    "operand_types",
+    "result_types",
+]
+
+# The one attribute that every inferred operator may carry: the element type in which its first result is stored,
+# where that is not the inferred one (quantised execution).
+STORED_TYPE = "as"
 
 OPS: Mapping[str, OpDef] = MappingProxyType(
     {
@@ -34,6 +50,23 @@ OPS: Mapping[str, OpDef] = MappingProxyType(
         for row in family
     }
 )
+
+
+def infer_results(
+    row: OpDef, operands: Sequence[TensorType], attrs: Mapping[str, Any]
+) -> tuple[tuple[TensorType, ...], dict[str, Any]]:
+    """Result types of an operator and its attributes in canonical form; InputError where they do not fit.
+
+    The attribute `as` is kept only where it changes the type of the first result.
+    """
+    canonical = row.prepare(operands, {name: value for name, value in attrs.items() if name != STORED_TYPE})
+    results = row.infer(operands, canonical)
+    if STORED_TYPE in attrs:
+        dtype = parse_dtype(attrs[STORED_TYPE])
+        if dtype is not results[0].dtype:
+            canonical[STORED_TYPE] = dtype.value
+            results = (TensorType(dtype, results[0].shape), *results[1:])
+    return results, canonical
 
 
 def operand_types(graph: Graph, node: Node) -> tuple[TensorType, ...]:

@@ -97,7 +97,7 @@ def _truncated_quotient(a: Array, b: Array) -> Array:
     floor = np.floor_divide(a, safe)
     inexact = (a - floor * safe) != 0
     quotient = floor + (inexact & ((a < 0) != (safe < 0))).astype(floor.dtype)
-    return np.where(b == 0, np.zeros_like(quotient), quotient)
+    return np.asarray(np.where(b == 0, np.zeros_like(quotient), quotient))
 
 
 def _power(a: Array, b: Array) -> Array:

@@ -1,0 +1,308 @@
+"""The inner form of a native graph: `name: dtype[shape; attrs]` and `name = op(args; attr=value) : dtype[shape]`.
+
+Names with signs of their own (`/layers.0/Add:0`) are written in double quotes, with JSON's escapes.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from fusesolve.errors import InputError
+from fusesolve.graph import AttrValue, DType, Literal, Operand, TensorType
+from fusesolve.ops.rules import parse_dtype
+
+_TOKEN = re.compile(r'\s*(?:("(?:[^"\\]|\\.)*")|([=();,:\[\]])|([^\s"=();,:\[\]]+))')
+_INTEGER = re.compile(r"[+-]?\d+")
+_FLOAT = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|inf|nan)")
+_BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*(?:/[A-Za-z0-9_.]+)*")
+_RANGE = re.compile(r"(-?\d+):(-?\d+)")
+_ITEM = re.compile(r"-?\d+:-?\d+|[^-]+")
+_WORDS: Mapping[str, bool] = {"true": True, "false": False}
+_RESERVED = frozenset({"true", "false", "inf", "nan"})
+
+# A dimension or an attribute before symbols are bound: a number or an expression in dimension names.
+Dim: TypeAlias = int | str
+RawAttr: TypeAlias = AttrValue | tuple[Dim, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declared:
+    """A declared type; `attrs` are those of the value (alias_out, strides, external, source)."""
+
+    dtype: DType
+    shape: tuple[Dim, ...]
+    attrs: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """One operator as it is written; `where` is its file and line."""
+
+    results: tuple[str, ...]
+    op: str
+    operands: tuple[Operand, ...]
+    attrs: Mapping[str, str]
+    types: tuple[Declared, ...]
+    where: str
+    text: str
+
+
+class _Scanner:
+    """A position in the tokens of one entry."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.tokens: list[tuple[str, int, int]] = []
+        position, end = 0, len(text.rstrip())
+        while position < end:
+            match = _TOKEN.match(text, position)
+            if match is None:
+                raise InputError(f"cannot read {text[position:].strip()[:20]!r}")
+            start = match.start(match.lastindex or 0)
+            self.tokens.append((text[start : match.end()], start, match.end()))
+            position = match.end()
+        self.at = 0
+
+    def peek(self) -> str:
+        return self.tokens[self.at][0] if self.at < len(self.tokens) else ""
+
+    def take(self) -> str:
+        token = self.peek()
+        self.at += 1
+        return token
+
+    def accept(self, sign: str) -> bool:
+        if self.peek() == sign:
+            self.at += 1
+            return True
+        return False
+
+    def expect(self, sign: str) -> None:
+        if not self.accept(sign):
+            raise InputError(f"expected {sign!r}, found {self.found()}")
+
+    def found(self) -> str:
+        """What stands here, for a message."""
+        return repr(self.peek()) if self.peek() else "the end"
+
+    def until(self, stops: str) -> str:
+        """The raw text up to one of the signs in `stops`, which is not taken."""
+        if self.at >= len(self.tokens):
+            return ""
+        first = last = self.at
+        while last < len(self.tokens) and self.tokens[last][0] not in stops:
+            last += 1
+        self.at = last
+        return self.text[self.tokens[first][1] : self.tokens[last - 1][2]] if last > first else ""
+
+    def name(self, what: str) -> str:
+        if not self.peek() or self.peek() in "=();,:[]":
+            raise InputError(f"expected {what}, found {self.found()}")
+        word = self.take()
+        return unquote(word) if word.startswith('"') else word
+
+
+def unquote(token: str) -> str:
+    """The text of a quoted token; InputError where its escapes are wrong."""
+    try:
+        return str(json.loads(token))
+    except json.JSONDecodeError as error:
+        raise InputError(f"{token} is not a quoted text: {error.msg}") from None
+
+
+def quote(name: str) -> str:
+    """`name` as it is written in an entry: bare where it reads the same again, else in double quotes."""
+    if _BARE.fullmatch(name) and name not in _RESERVED:
+        return name
+    return json.dumps(name)
+
+
+def parse_number(token: str) -> float | int | bool | None:
+    """The number or truth value that `token` spells, or None where it is a name."""
+    if token in _WORDS:
+        return _WORDS[token]
+    if _INTEGER.fullmatch(token):
+        return int(token)
+    return float(token) if _FLOAT.fullmatch(token) else None
+
+
+def parse_declaration(text: str) -> tuple[str, Declared]:
+    """`name: dtype[shape; attrs]` as a name and its type; InputError where it is anything else."""
+    scan = _Scanner(text)
+    name = scan.name("a name")
+    scan.expect(":")
+    declared = _type(scan)
+    _at_end(scan)
+    return name, declared
+
+
+def parse_statement(text: str, where: str) -> Statement:
+    """One operator; InputError, with `where` in front, where the text does not follow the form."""
+    try:
+        scan = _Scanner(text)
+        results = [scan.name("a result's name")]
+        while scan.accept(","):
+            results.append(scan.name("a result's name"))
+        scan.expect("=")
+        op = scan.name("an operator")
+        scan.expect("(")
+        operands = _operands(scan)
+        attrs = _pairs(scan, ",)", "attribute") if scan.accept(";") else {}
+        scan.expect(")")
+        types = []
+        if scan.accept(":"):
+            types.append(_type(scan))
+            while scan.accept(","):
+                types.append(_type(scan))
+        _at_end(scan)
+    except InputError as error:
+        raise InputError(f"{where}: {error} in {text!r}") from None
+    if types and len(types) != len(results):
+        raise InputError(f"{where}: {len(results)} results but {len(types)} types in {text!r}")
+    return Statement(
+        results=tuple(results), op=op, operands=operands, attrs=attrs, types=tuple(types), where=where, text=text
+    )
+
+
+def _operands(scan: _Scanner) -> tuple[Operand, ...]:
+    found: list[Operand] = []
+    while scan.peek() not in (";", ")", ""):
+        token = scan.peek()
+        number = parse_number(token)
+        if number is None:
+            found.append(scan.name("an operand"))
+        else:
+            scan.take()
+            found.append(Literal(number))
+        if not scan.accept(",") and scan.peek() not in (";", ")"):
+            raise InputError(f"expected ',', found {scan.found()}")
+    return tuple(found)
+
+
+def _pairs(scan: _Scanner, stops: str, what: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    while scan.peek() not in (")", "]", ""):
+        key = scan.name(f"an {what}")
+        scan.expect("=")
+        value = scan.until(stops)
+        if not value:
+            raise InputError(f"the {what} {key} has no value")
+        if key in found:
+            raise InputError(f"the {what} {key} is given twice")
+        found[key] = value
+        if not scan.accept(","):
+            break
+    return found
+
+
+def _type(scan: _Scanner) -> Declared:
+    dtype = parse_dtype(scan.name("an element type"))
+    shape: list[Dim] = []
+    attrs: dict[str, str] = {}
+    if scan.accept("["):
+        while scan.peek() not in ("]", ";", ""):
+            shape.append(_dim(scan.name("a dimension")))
+            if not scan.accept(",") and scan.peek() not in ("]", ";"):
+                raise InputError(f"expected ',' or ']' in the shape, found {scan.found()}")
+        if scan.accept(";"):
+            attrs = _pairs(scan, ",]", "attribute")
+        scan.expect("]")
+    return Declared(dtype=dtype, shape=tuple(shape), attrs=attrs)
+
+
+_DIM_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
+_DIM = re.compile(r"(?:\d+|[A-Za-z_][A-Za-z0-9_.]*)(?:[*/](?:\d+|[A-Za-z_][A-Za-z0-9_.]*))*")
+
+
+def _dim(token: str) -> Dim:
+    if token.isdecimal():
+        return int(token)
+    if _DIM.fullmatch(token):
+        return token
+    raise InputError(f"{token!r} is not a dimension: a whole number, a name, or names with * and /")
+
+
+def _at_end(scan: _Scanner) -> None:
+    if scan.peek():
+        raise InputError(f"unexpected {scan.peek()!r} at the end")
+
+
+def dim_names(shape: tuple[Dim, ...]) -> set[str]:
+    """Names of the symbolic dimensions in a shape."""
+    return {name for dim in shape if isinstance(dim, str) for name in _DIM_NAME.findall(dim)}
+
+
+def bind_dim(dim: Dim, bind: Mapping[str, int]) -> int:
+    """The extent of a dimension, from left to right; InputError where a division has a remainder."""
+    if isinstance(dim, int):
+        return dim
+    parts = re.split(r"([*/])", dim)
+    value = _factor(parts[0], bind)
+    for sign, part in zip(parts[1::2], parts[2::2], strict=True):
+        factor = _factor(part, bind)
+        if sign == "*":
+            value *= factor
+        elif factor and value % factor == 0:
+            value //= factor
+        else:
+            raise InputError(f"the dimension {dim} is no whole number: {value} is not divisible by {factor}")
+    return value
+
+
+def _factor(part: str, bind: Mapping[str, int]) -> int:
+    return int(part) if part.isdecimal() else bind[part]
+
+
+def bind_type(declared: Declared, bind: Mapping[str, int]) -> TensorType:
+    """The concrete type of a declaration; InputError where a dimension does not come out whole."""
+    return TensorType(declared.dtype, tuple(bind_dim(dim, bind) for dim in declared.shape))
+
+
+def parse_attr(text: str, bind: Mapping[str, int]) -> AttrValue:
+    """The value of an attribute: a number, a truth value, a list, a quoted text, else a word."""
+    if text[:1] == '"':
+        return unquote(text)
+    number = parse_number(text)
+    if number is not None:
+        return number
+    items = [match.group() for match in _ITEM.finditer(text)]
+    if "-".join(items) == text and all(_is_item(item, bind) for item in items):
+        values = tuple(value for item in items for value in _item(item, bind))
+        return values if len(items) > 1 or _RANGE.fullmatch(items[0]) else values[0]
+    return text
+
+
+def _is_item(item: str, bind: Mapping[str, int]) -> bool:
+    if item.isdecimal() or _RANGE.fullmatch(item):
+        return True
+    return bool(_DIM.fullmatch(item)) and all(name in bind for name in _DIM_NAME.findall(item))
+
+
+def _item(item: str, bind: Mapping[str, int]) -> tuple[int, ...]:
+    match = _RANGE.fullmatch(item)
+    if match is None:
+        return (bind_dim(item if not item.isdecimal() else int(item), bind),)
+    low, high = int(match.group(1)), int(match.group(2))
+    if high < low or high - low > 1_000_000:
+        raise InputError(f"the range {item} must rise, by at most a million")
+    return tuple(range(low, high + 1))
+
+
+def format_attr(value: AttrValue) -> str:
+    """An attribute's value as it is written; the inverse of `parse_attr` for non-empty tuples."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        if any(item < 0 for item in value) or len(value) == 1:
+            return "-".join(f"{item}:{item}" for item in value)
+        return "-".join(map(str, value))
+    if isinstance(value, str):
+        return quote(value)
+    return repr(value)
+
+
+def format_operand(item: Operand) -> str:
+    """An operand as it is written."""
+    return format_attr(item.value) if isinstance(item, Literal) else quote(item)
