@@ -163,6 +163,8 @@ class Lowering:
 
     def _mark(self, statement: Statement) -> None:
         for result, declared in zip(statement.results, statement.types, strict=False):
+            if not declared.attrs:
+                continue
             storage = storage_attrs(declared.attrs, self.bind, allowed=("external", "strides", "source"))
             if storage and result in self.builder:
                 self.builder.mark(result, external=storage.external, strides=storage.strides)

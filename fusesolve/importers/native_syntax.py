@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TypeAlias
 
 from fusesolve.errors import InputError
@@ -14,6 +15,7 @@ from fusesolve.graph import AttrValue, DType, Literal, Operand, TensorType
 from fusesolve.ops.rules import parse_dtype
 
 _TOKEN = re.compile(r'\s*(?:("(?:[^"\\]|\\.)*")|([=();,:\[\]])|([^\s"=();,:\[\]]+))')
+_SIGNS = frozenset("=();,:[]")
 _INTEGER = re.compile(r"[+-]?\d+")
 _FLOAT = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|inf|nan)")
 _BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*(?:/[A-Za-z0-9_.]+)*")
@@ -50,58 +52,63 @@ class Statement:
 
 
 class _Scanner:
-    """A position in the tokens of one entry."""
+    """A position in the tokens of one entry; `head` is the token there, empty at the end."""
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.tokens: list[tuple[str, int, int]] = []
-        position, end = 0, len(text.rstrip())
-        while position < end:
-            match = _TOKEN.match(text, position)
-            if match is None:
-                raise InputError(f"cannot read {text[position:].strip()[:20]!r}")
-            start = match.start(match.lastindex or 0)
-            self.tokens.append((text[start : match.end()], start, match.end()))
+        self.words: list[str] = []
+        self.ends: list[int] = []
+        position = 0
+        for match in _TOKEN.finditer(text):
+            if match.start() != position:
+                break
             position = match.end()
+            self.words.append(match[match.lastindex or 0])
+            self.ends.append(position)
+        if text[position:].strip():
+            raise InputError(f"cannot read {text[position:].strip()[:20]!r}")
+        self.words.append("")
         self.at = 0
+        self.head = self.words[0]
 
-    def peek(self) -> str:
-        return self.tokens[self.at][0] if self.at < len(self.tokens) else ""
-
-    def take(self) -> str:
-        token = self.peek()
-        self.at += 1
-        return token
+    def step(self) -> None:
+        """Go to the next token; at the end stay there."""
+        if self.head:
+            self.at += 1
+            self.head = self.words[self.at]
 
     def accept(self, sign: str) -> bool:
-        if self.peek() == sign:
-            self.at += 1
+        """True, one step on, where `sign` stands here."""
+        if self.head == sign:
+            self.step()
             return True
         return False
 
     def expect(self, sign: str) -> None:
+        """One step on; InputError where `sign` does not stand here."""
         if not self.accept(sign):
             raise InputError(f"expected {sign!r}, found {self.found()}")
 
     def found(self) -> str:
         """What stands here, for a message."""
-        return repr(self.peek()) if self.peek() else "the end"
+        return repr(self.head) if self.head else "the end"
 
     def until(self, stops: str) -> str:
-        """The raw text up to one of the signs in `stops`, which is not taken."""
-        if self.at >= len(self.tokens):
+        """The raw text up to one of the signs in `stops`, which is not taken, or to the end."""
+        first = self.at
+        while self.head and self.head not in stops:
+            self.step()
+        if self.at == first:
             return ""
-        first = last = self.at
-        while last < len(self.tokens) and self.tokens[last][0] not in stops:
-            last += 1
-        self.at = last
-        return self.text[self.tokens[first][1] : self.tokens[last - 1][2]] if last > first else ""
+        return self.text[self.ends[first] - len(self.words[first]) : self.ends[self.at - 1]]
 
     def name(self, what: str) -> str:
-        if not self.peek() or self.peek() in "=();,:[]":
+        """The name here, one step on; InputError where a sign or the end stands here."""
+        word = self.head
+        if not word or word in _SIGNS:
             raise InputError(f"expected {what}, found {self.found()}")
-        word = self.take()
-        return unquote(word) if word.startswith('"') else word
+        self.step()
+        return unquote(word) if word[0] == '"' else word
 
 
 def unquote(token: str) -> str:
@@ -151,39 +158,45 @@ def parse_statement(text: str, where: str) -> Statement:
         operands = _operands(scan)
         attrs = _pairs(scan, ",)", "attribute") if scan.accept(";") else {}
         scan.expect(")")
-        types = []
-        if scan.accept(":"):
-            types.append(_type(scan))
-            while scan.accept(","):
-                types.append(_type(scan))
+        types = _types(scan.until("")) if scan.accept(":") else ()
         _at_end(scan)
     except InputError as error:
         raise InputError(f"{where}: {error} in {text!r}") from None
     if types and len(types) != len(results):
         raise InputError(f"{where}: {len(results)} results but {len(types)} types in {text!r}")
     return Statement(
-        results=tuple(results), op=op, operands=operands, attrs=attrs, types=tuple(types), where=where, text=text
+        results=tuple(results), op=op, operands=operands, attrs=attrs, types=types, where=where, text=text
     )
+
+
+@lru_cache(maxsize=4096)
+def _types(text: str) -> tuple[Declared, ...]:
+    """The declared types after the colon, separated by commas; graphs repeat them, hence the cache."""
+    scan = _Scanner(text)
+    types = [_type(scan)]
+    while scan.accept(","):
+        types.append(_type(scan))
+    _at_end(scan)
+    return tuple(types)
 
 
 def _operands(scan: _Scanner) -> tuple[Operand, ...]:
     found: list[Operand] = []
-    while scan.peek() not in (";", ")", ""):
-        token = scan.peek()
-        number = parse_number(token)
+    while scan.head not in (";", ")", ""):
+        number = parse_number(scan.head)
         if number is None:
             found.append(scan.name("an operand"))
         else:
-            scan.take()
+            scan.step()
             found.append(Literal(number))
-        if not scan.accept(",") and scan.peek() not in (";", ")"):
+        if not scan.accept(",") and scan.head not in (";", ")"):
             raise InputError(f"expected ',', found {scan.found()}")
     return tuple(found)
 
 
 def _pairs(scan: _Scanner, stops: str, what: str) -> dict[str, str]:
     found: dict[str, str] = {}
-    while scan.peek() not in (")", "]", ""):
+    while scan.head not in (")", "]", ""):
         key = scan.name(f"an {what}")
         scan.expect("=")
         value = scan.until(stops)
@@ -202,9 +215,9 @@ def _type(scan: _Scanner) -> Declared:
     shape: list[Dim] = []
     attrs: dict[str, str] = {}
     if scan.accept("["):
-        while scan.peek() not in ("]", ";", ""):
+        while scan.head not in ("]", ";", ""):
             shape.append(_dim(scan.name("a dimension")))
-            if not scan.accept(",") and scan.peek() not in ("]", ";"):
+            if not scan.accept(",") and scan.head not in ("]", ";"):
                 raise InputError(f"expected ',' or ']' in the shape, found {scan.found()}")
         if scan.accept(";"):
             attrs = _pairs(scan, ",]", "attribute")
@@ -225,8 +238,8 @@ def _dim(token: str) -> Dim:
 
 
 def _at_end(scan: _Scanner) -> None:
-    if scan.peek():
-        raise InputError(f"unexpected {scan.peek()!r} at the end")
+    if scan.head:
+        raise InputError(f"unexpected {scan.head!r} at the end")
 
 
 def dim_names(shape: tuple[Dim, ...]) -> set[str]:
