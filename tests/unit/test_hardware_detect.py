@@ -14,9 +14,10 @@ from fusesolve.detect import (
 from fusesolve.hardware import per_clock
 from fusesolve.hardware_yaml import load_profile, profile_from_definition
 
+AVX2 = frozenset({"avx2", "fma"})
 FACTS = CpuFacts(
     model="Test CPU", vendor="AMD", cores=4, clock=3e9, clock_source="cpufreq/cpuinfo_max_freq",
-    l1_data=32768, l1_code=32768, last_level=16 << 20, cache_source="/sys", memory=16 << 30, flags=frozenset({"avx2", "fma"}),
+    l1_data=32768, l1_code=32768, last_level=16 << 20, cache_source="/sys", memory=16 << 30, flags=AVX2,
 )  # fmt: skip
 
 
@@ -85,7 +86,7 @@ def test_a_higher_clock_than_the_profiles_changes_nothing():
 
 def test_fields_that_the_driver_does_not_know_are_left_to_the_profile():
     detection = detect_profile(lambda: "Tesla T4, [N/A], [N/A], 7.5")
-    assert profile_from_definition(detection.definition, "local").memory.dram.size == 16_000_000_000
+    assert profile_from_definition(detection.definition, "local").memory.dram.size == 16 << 30
 
 
 def test_an_unknown_gpu_is_named_and_the_cpu_described():
