@@ -1,7 +1,7 @@
 """The plan as a person reads it: one line a kernel, then the total, the proof, memory and warnings."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from fusesolve.plan import Plan, PlannedGroup
 from fusesolve.report.text import Column, fold, render_facts, render_table, room_for_flexible, short_names
@@ -89,10 +89,16 @@ def _facts(plan: Plan) -> list[tuple[str, str]]:
     if plan.peak_memory_bytes is not None:
         facts.append(("peak memory", _against(plan.peak_memory_bytes, plan.unfused_peak_memory_bytes)))
     if plan.seconds:
-        facts.append(("search", ", ".join(f"{stage} {seconds:.2f} s" for stage, seconds in plan.seconds.items())))
+        facts.append(("search", _search(plan.seconds)))
     facts += [("conflict", line) for line in conflict_lines(plan)]
     facts += [("warning", text) for text in plan.warnings]
     return facts
+
+
+def _search(seconds: Mapping[str, float]) -> str:
+    stages = ", ".join(f"{stage} {spent:.2f}" for stage, spent in seconds.items() if stage != "total")
+    total = seconds.get("total")
+    return f"seconds: {stages}" if total is None else f"{total:.2f} s ({stages})"
 
 
 def conflict_lines(plan: Plan) -> list[str]:
@@ -125,7 +131,7 @@ def _proof(plan: Plan) -> str:
     if plan.status == "NO_SOLUTION":
         return f"none: no plan was found over {space}"
     if plan.gap is None:
-        return f"no bound is known over {space}"
+        return f"none: {plan.options.get('strategy', 'this strategy')} gives no bound; --strategy cpsat does"
     return f"within {_percent(plan.gap)} of the best over {space}"
 
 

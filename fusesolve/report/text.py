@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 ELLIPSIS = "…"
-GAP = 2
+GAP, NARROW_GAP, NARROW = 2, 1, 100  # blanks between columns; fewer of them below 100 columns
 FEWEST_COLUMNS = 40
 
 
@@ -30,15 +30,20 @@ def render_table(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, wi
     Where the other columns alone are wider than `width`, lines are cut at their end.
     """
     widths = _column_widths(columns, rows, width)
-    head = Text(_line(columns, [column.head for column in columns], widths), style="bold")
-    lines = [Text(_line(columns, row, widths)) for row in rows]
+    gap = " " * _gap(width)
+    head = Text(gap.join(_cells(columns, [column.head for column in columns], widths)), style="bold")
+    lines = [Text(gap.join(_cells(columns, row, widths))) for row in rows]
     return render(head, *lines, width=width, colour=colour)
 
 
 def room_for_flexible(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> int:
     """Columns of text that are left for the flexible columns of a table of `width`, at least 0."""
     fixed = [_natural(columns, rows, index) for index, column in enumerate(columns) if not column.flexible]
-    return max(width - sum(fixed) - GAP * (len(columns) - 1), 0)
+    return max(width - sum(fixed) - _gap(width) * (len(columns) - 1), 0)
+
+
+def _gap(width: int) -> int:
+    return GAP if width >= NARROW else NARROW_GAP
 
 
 def _natural(columns: Sequence[Column], rows: Sequence[Sequence[str]], index: int) -> int:
@@ -56,13 +61,13 @@ def _column_widths(columns: Sequence[Column], rows: Sequence[Sequence[str]], wid
     return widths
 
 
-def _line(columns: Sequence[Column], cells: Sequence[str], widths: Sequence[int]) -> str:
+def _cells(columns: Sequence[Column], cells: Sequence[str], widths: Sequence[int]) -> list[str]:
     shown = []
     for column, cell, width in zip(columns, cells, widths, strict=True):
         fitting = cell if cell_len(cell) <= width else set_cell_size(cell, max(width - 1, 0)) + ELLIPSIS
         blank = " " * (width - cell_len(fitting))
         shown.append(blank + fitting if column.right else fitting + blank)
-    return (" " * GAP).join(shown).rstrip()
+    return shown
 
 
 def render(*items: Table | Text | str, width: int, colour: bool) -> str:
@@ -99,44 +104,50 @@ def render_facts(facts: Sequence[tuple[str, str]], *, width: int) -> str:
 
 
 def short_names(names: Sequence[str], width: int) -> str:
-    """Names of operators in at most `width` columns: the shared path once, then the parts, then `…+N` for the rest.
+    """Names of operators in at most `width` columns, the fullest form that fits.
 
-    `["/layer.0/att/MatMul", "/layer.0/att/Add"]` becomes `/layer.0/att/(MatMul+Add)`; where that is too long the path
-    gives way first, then the parts in the middle.
+    `["/layer.0/att/MatMul", "/layer.0/att/Add"]` is `/layer.0/att/(MatMul+Add)`, then `att/(MatMul+Add)`, then
+    `att/…2`; where even that is too long for all, the last ones are counted as `…+N`.
     """
-    for shown in (_with_path(names), "+".join(names), "+".join(_last(name) for name in names)):
-        if len(shown) <= width:
-            return shown
-    return _cut_parts([_last(name) for name in names], width)
+    families = _families(names)
+    shown = ["+".join(_family(parent, parts) for parent, parts in families)]
+    shown.append("+".join(_family(_last(parent), parts) for parent, parts in families))
+    brief = [_brief(_last(parent), parts) for parent, parts in families]
+    shown.append("+".join(brief))
+    fitting = (text for text in shown if cell_len(text) <= width)
+    return next(fitting, None) or _cut_parts(brief, width)
 
 
-def _with_path(names: Sequence[str]) -> str:
-    path = _shared_path(names)
-    parts = [name[len(path) :] for name in names]
-    if not path:
-        return "+".join(names)
+def _families(names: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """Neighbouring names of one path together: (path, last parts); names without a path have the path ``."""
+    families: list[tuple[str, list[str]]] = []
+    for name in names:
+        parent, _, last = name.rpartition("/")
+        if families and families[-1][0] == parent and parent:
+            families[-1][1].append(last or name)
+        else:
+            families.append((parent, [last or name]))
+    return families
+
+
+def _family(parent: str, parts: Sequence[str]) -> str:
+    path = f"{parent}/" if parent else ""
     return f"{path}{parts[0]}" if len(parts) == 1 else f"{path}({'+'.join(parts)})"
 
 
-def _shared_path(names: Sequence[str]) -> str:
-    pieces = [name.split("/")[:-1] for name in names]
-    shared: list[str] = []
-    for column in zip(*pieces, strict=False):
-        if len(set(column)) > 1:
-            break
-        shared.append(column[0])
-    return "".join(f"{piece}/" for piece in shared)
+def _brief(parent: str, parts: Sequence[str]) -> str:
+    return _family(parent, parts) if len(parts) == 1 else f"{parent}/{ELLIPSIS}{len(parts)}"
 
 
-def _last(name: str) -> str:
-    return name.rstrip("/").rpartition("/")[2] or name
+def _last(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2]
 
 
 def _cut_parts(parts: Sequence[str], width: int) -> str:
-    """As many parts from the front as fit, then `…+N` for the N left out."""
+    """As many parts from the front as fit, then `…+N` for the N left out; one part alone is cut at its end."""
     for kept in range(len(parts) - 1, 0, -1):
         shown = f"{'+'.join(parts[:kept])}+{ELLIPSIS}{len(parts) - kept}"
-        if len(shown) <= width:
+        if cell_len(shown) <= width:
             return shown
     whole = "+".join(parts)
-    return whole if len(whole) <= width else whole[: max(width - 1, 1)] + ELLIPSIS
+    return whole if cell_len(whole) <= width else set_cell_size(whole, max(width - 1, 1)) + ELLIPSIS

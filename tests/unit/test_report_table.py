@@ -46,8 +46,13 @@ def test_a_gap_is_rounded_up_never_down(plan_with, gap, shown):
 
 
 def test_a_missing_bound_is_not_a_gap_of_zero(plan_with):
-    text = report(plan_with(status="FEASIBLE", gap=None, bound_ns=None))
-    assert line_of(text, "proof") == "proof no bound is known over 1,302 kernels"
+    text = report(plan_with(status="FEASIBLE", gap=None, bound_ns=None, options={"strategy": "greedy"}))
+    assert line_of(text, "proof") == "proof none: greedy gives no bound; --strategy cpsat does"
+
+
+def test_the_search_is_told_by_stage(plan_with):
+    assert line_of(report(plan_with()), "search") == "search 0.50 s (import 0.01, solve 0.25)"
+    assert line_of(report(plan_with(seconds={"solve": 1.0})), "search") == "search seconds: solve 1.00"
 
 
 def test_a_cut_space_is_said(plan_with):

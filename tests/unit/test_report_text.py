@@ -12,13 +12,18 @@ from fusesolve.report.text import Column, render_facts, render_table, short_name
     [
         (["relu"], 20, "relu"),
         (["/l0/att/MatMul", "/l0/att/Add"], 30, "/l0/att/(MatMul+Add)"),
-        (["/l0/att/MatMul", "/l0/att/Add"], 12, "MatMul+Add"),
-        (["/l0/att/MatMul", "/l0/mlp/Add"], 40, "/l0/(att/MatMul+mlp/Add)"),
-        (["ln/sub", "ln/mul"], 40, "ln/(sub+mul)"),
+        (["/l0/att/MatMul", "/l0/att/Add"], 16, "att/(MatMul+Add)"),
+        (["/l0/att/MatMul", "/l0/att/Add"], 12, "att/…2"),
+        (["/l0/att/MatMul", "/l0/mlp/Add"], 40, "/l0/att/MatMul+/l0/mlp/Add"),
+        (["/l0/att/MatMul", "/l0/mlp/Add"], 20, "att/MatMul+mlp/Add"),
+        (["ln/sub", "ln/mul", "fc"], 40, "ln/(sub+mul)+fc"),
+        (["ln/sub", "ln/mul", "fc"], 10, "ln/…2+fc"),
         (["ln", "ln/mul"], 40, "ln+ln/mul"),
+        (["a", "b"], 40, "a+b"),
         (["alpha", "beta", "gamma", "delta"], 14, "alpha+beta+…2"),
         (["a_very_long_name_indeed"], 10, "a_very_lo…"),
         (["abcdefgh", "b"], 6, "abcde…"),
+        (["/", "a/"], 10, "/+a/a/"),
     ],
 )
 def test_short_names_by_hand(names, width, shown):
