@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from fusesolve.plan import Plan, PlannedGroup
-from fusesolve.report.text import Column, fold, render_facts, render_table, room_for_flexible, short_names
+from fusesolve.report.text import MARK, Column, fold, render_facts, render_table, room_for_flexible, short_names
 from fusesolve.units import format_bytes, format_seconds
 
 NARROW = 80
@@ -68,7 +68,7 @@ def _row(group: PlannedGroup) -> list[str]:
 
 def _operators(group: PlannedGroup, room: int) -> str:
     again = set(group.recomputed)
-    return short_names([f"{name}*" if name in again else name for name in group.nodes], room)
+    return short_names([f"{name}{MARK}" if name in again else name for name in group.nodes], room)
 
 
 def _marks(groups: Sequence[PlannedGroup]) -> str:

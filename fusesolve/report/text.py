@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 ELLIPSIS = "…"
+MARK = "*"  # at the end of a name; kept where names are cut short
 GAP, NARROW_GAP, NARROW = 2, 1, 100  # blanks between columns; fewer of them below 100 columns
 FEWEST_COLUMNS = 40
 
@@ -136,7 +137,9 @@ def _family(parent: str, parts: Sequence[str]) -> str:
 
 
 def _brief(parent: str, parts: Sequence[str]) -> str:
-    return _family(parent, parts) if len(parts) == 1 else f"{parent}/{ELLIPSIS}{len(parts)}"
+    if len(parts) == 1:
+        return _family(parent, parts)
+    return f"{parent}/{ELLIPSIS}{len(parts)}" + (MARK if any(part.endswith(MARK) for part in parts) else "")
 
 
 def _last(path: str) -> str:

@@ -18,6 +18,7 @@ from fusesolve.report.text import Column, render_facts, render_table, short_name
         (["/l0/att/MatMul", "/l0/mlp/Add"], 20, "att/MatMul+mlp/Add"),
         (["ln/sub", "ln/mul", "fc"], 40, "ln/(sub+mul)+fc"),
         (["ln/sub", "ln/mul", "fc"], 10, "ln/…2+fc"),
+        (["ln/sub", "ln/mul*", "fc"], 11, "ln/…2*+fc"),
         (["ln", "ln/mul"], 40, "ln+ln/mul"),
         (["a", "b"], 40, "a+b"),
         (["alpha", "beta", "gamma", "delta"], 14, "alpha+beta+…2"),
