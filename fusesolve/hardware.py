@@ -97,7 +97,8 @@ class Registers:
 class SharedMemory:
     """Shared memory (a scratchpad on an NPU), bytes: per unit, most per block, reserved in each block, rounding step.
 
-    `bytes_per_clock` per unit. `carveouts`: the sizes that the per-unit memory can be set to, ascending, or ().
+    `bytes_per_clock` per unit. `carveouts`: the sizes that it can be set to, ascending, or (); all
+    of it is always one of them.
     """
 
     per_unit: int

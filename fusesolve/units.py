@@ -59,6 +59,7 @@ _QUANTITY = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([^\s\
 _NOT_FINITE = re.compile(r"\s*[+-]?\.?(inf|infinity|nan)\b.*", re.IGNORECASE)
 _LARGEST_EXPONENT = 40
 _LONGEST_TEXT = 64
+_LARGEST_WHOLE = 2**53  # beyond it floats are not exact
 
 
 def parse_quantity(value: object, dimension: Dimension) -> float:
@@ -83,10 +84,12 @@ def parse_quantity(value: object, dimension: Dimension) -> float:
 
 
 def parse_count(value: object, dimension: Dimension) -> int:
-    """As `parse_quantity`, for what must be whole (bytes, threads): raises InputError on a fraction."""
+    """As `parse_quantity`, for what must be whole (bytes, threads), up to 2**53: raises InputError on anything else."""
     number = parse_quantity(value, dimension)
     if not number.is_integer():
         raise InputError(f"expected a whole number of {dimension.value}, got {_shown(value)}")
+    if number > _LARGEST_WHOLE:
+        raise InputError(f"expected {dimension.value} of at most {_LARGEST_WHOLE}, got {_shown(value)}")
     return int(number)
 
 

@@ -118,8 +118,11 @@ def _by_shared(shared: SharedMemory, used: Counts, carveout: int | None) -> Coun
 
 
 def _carved(shared: SharedMemory, per_block: Counts, carveout: int) -> Counts:
-    """The configured size: the smallest step that holds `carveout` per cent of all and at least one block."""
-    steps = np.asarray(shared.carveouts or (shared.per_unit,), dtype=np.int64)
+    """The configured size: the smallest step that holds `carveout` per cent of all and at least one block.
+
+    The largest step is always all of the memory, whatever a what-if study made of it.
+    """
+    steps = np.asarray([*(step for step in shared.carveouts if step < shared.per_unit), shared.per_unit], np.int64)
     wanted = np.maximum(shared.per_unit * carveout // 100, per_block)
     index = np.minimum(np.searchsorted(steps, wanted), len(steps) - 1)
     return np.asarray(steps[index], dtype=np.int64)

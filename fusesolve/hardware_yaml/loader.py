@@ -54,18 +54,26 @@ def find_profile(path_or_name: str, beside: Path | None = None) -> Path:
     """
     folders = [Path(), *([beside] if beside else [])]
     for folder in folders:
-        if (folder / path_or_name).is_file():
+        if _is_file(folder / path_or_name):
             return folder / path_or_name
     bundled = bundled_dir("hardware")
     if Path(path_or_name).name == path_or_name:
         for folder in [*folders[1:], bundled, bundled / "base"]:
             for suffix in _SUFFIXES:
-                if (folder / f"{path_or_name}{suffix}").is_file():
+                if _is_file(folder / f"{path_or_name}{suffix}"):
                     return folder / f"{path_or_name}{suffix}"
     names = bundled_names()
     close = get_close_matches(path_or_name.lower().removesuffix(".yaml"), names, n=3, cutoff=0.5)
     hint = f"did you mean {', '.join(close)}?" if close else f"bundled are {', '.join(names)}"
     raise InputError(f"no hardware profile '{path_or_name}': no such file and no bundled profile of that name; {hint}")
+
+
+def _is_file(path: Path) -> bool:
+    """Is there such a file? A name that no file system takes, or a folder that is closed to us, is none."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 def bundled_names() -> list[str]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from fusesolve.errors import InputError
@@ -83,7 +82,7 @@ def show_profile(path_or_name: str) -> list[ShownLeaf]:
 def check_profile(path: str) -> list[str]:
     """The problems of a profile file, one line each; [] where it is sound. A missing file is a problem too."""
     try:
-        load_profile(path if not Path(path).is_file() else str(Path(path)))
+        load_profile(path)
     except InputError as error:
         lines = str(error).splitlines()
         return [line.strip() for line in lines[1:]] if len(lines) > 1 else lines

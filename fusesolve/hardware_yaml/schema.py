@@ -43,13 +43,17 @@ class Need(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """One key: its dimension, form and need; `zero` allows 0; `share_of` allows a percentage of that other leaf."""
+    """One key: its dimension, form and need; `zero` allows 0.
+
+    `share_of` allows a percentage of that other leaf, `less` is taken off it first.
+    """
 
     dimension: Dimension = Dimension.COUNT
     shape: Shape = Shape.REAL
     need: Need = Need.NEVER
     zero: bool = False
     share_of: str | None = None
+    less: str | None = None
 
 
 def _text(need: Need = Need.NEVER) -> Leaf:
@@ -84,17 +88,19 @@ LEAVES: Mapping[str, Leaf] = {
     "compute.pipes.alu.per_clock.*": _real(_N, _OPTIONAL),
     "compute.pipes.sfu.per_clock.*": _real(_N, _OPTIONAL),
     "compute.tensor.per_clock.*": _real(_N, _OPTIONAL),
-    "compute.tensor.clock": _real(_HZ, _OPTIONAL),
+    "compute.tensor.clock": _real(_HZ, _OPTIONAL, share_of="compute.clock"),
     "compute.tensor.alignment": _whole(_B, _OPTIONAL),
     "compute.tensor.layouts": Leaf(shape=Shape.TEXTS),
     "compute.tensor.tile": Leaf(shape=Shape.EXTENTS),
     "registers.per_unit": _whole(),
     "registers.per_thread_max": _whole(need=_OPTIONAL),
-    "registers.per_block_max": _whole(need=_OPTIONAL),
+    "registers.per_block_max": Leaf(_N, Shape.WHOLE, share_of="registers.per_unit"),
     "registers.allocation_unit": _whole(need=_OPTIONAL),
     "registers.partitions": _whole(need=_OPTIONAL),
     "memory.shared.per_unit": _whole(_B),
-    "memory.shared.per_block_max": _whole(_B, _OPTIONAL),
+    "memory.shared.per_block_max": Leaf(
+        _B, Shape.WHOLE, share_of="memory.shared.per_unit", less="memory.shared.reserved_per_block"
+    ),
     "memory.shared.reserved_per_block": _whole(_B, _OPTIONAL, zero=True),
     "memory.shared.granularity": _whole(_B, _OPTIONAL),
     "memory.shared.bytes_per_clock": _real(_N, _OPTIONAL),
@@ -124,7 +130,7 @@ LEAVES: Mapping[str, Leaf] = {
     "launch.dispatch": _real(_S, _OPTIONAL),
     "dma.channels": _whole(need=Need.BLOCK),
     "dma.latency": _real(_S, zero=True),
-    "dma.bandwidth": _real(_BW),
+    "dma.bandwidth": _real(_BW, share_of="memory.dram.bandwidth"),
     "fusion.chain_ops": _whole(need=Need.BLOCK),
     "fusion.external_inputs": _whole(need=_OPTIONAL),
 }
@@ -176,8 +182,10 @@ DEFAULTS: Mapping[str, Default] = {
     "registers.per_block_max": Default(lambda at: at("registers.per_unit"), "all registers of a unit"),
     "registers.allocation_unit": Default(lambda at: 256, "occ_h: 256 registers per warp"),
     "registers.partitions": Default(lambda at: 4, "occ_h: four sub-partitions"),
-    "memory.shared.per_block_max": Default(lambda at: at("memory.shared.per_unit"), "all shared memory of a unit"),
     "memory.shared.reserved_per_block": Default(lambda at: 0, "nothing reserved"),
+    "memory.shared.per_block_max": Default(
+        lambda at: at("memory.shared.per_unit") - at("memory.shared.reserved_per_block"), "all that is not reserved"
+    ),
     "memory.shared.granularity": Default(lambda at: 128, "occ_h: 128 bytes from compute capability 8.0"),
     "memory.shared.bytes_per_clock": Default(lambda at: 128, "32 banks of 4 bytes"),
     "memory.l1.latency": Default(lambda at: 34 / at("compute.clock"), _CYCLES + ": 34"),

@@ -95,6 +95,25 @@ def test_sustained_bandwidth_and_knee_follow_what_they_are_a_share_of():
     assert faster.sources["memory.dram.bandwidth"].source == "what-if"
 
 
+def test_doubling_or_halving_one_number_takes_its_dependants_along():
+    profile = load_profile("h100")
+    for size in ("456 KiB", "114 KiB"):
+        shared = with_value(profile, "memory.shared.per_unit", size).memory.shared
+        assert shared is not None
+        assert shared.per_block_max == shared.per_unit - 1024
+    for count in (131072, 32768):
+        registers = with_value(profile, "registers.per_unit", count).registers
+        assert registers is not None
+        assert registers.per_block_max == count
+    slower = with_value(profile, "compute.clock", "0.99 GHz")
+    assert tensor_peak(slower, "f16") == pytest.approx(tensor_peak(profile, "f16") / 2)
+    npu = load_profile("mobile-npu")
+    faster = with_value(npu, "memory.dram.bandwidth", "154 GB/s")
+    assert npu.dma is not None
+    assert faster.dma is not None
+    assert faster.dma.bandwidth == pytest.approx(2 * npu.dma.bandwidth)
+
+
 def test_a_new_leaf_may_be_set_in_a_block_that_exists():
     profile = with_value(load_profile("h100"), "compute.sustained_clock", "1.5 GHz")
     assert profile.compute.sustained_clock == 1.5e9
@@ -124,7 +143,7 @@ def test_an_impossible_what_if_is_refused():
     with pytest.raises(
         InputError, match=r"\$\.memory\.shared\.per_block_max: .* is more than memory\.shared\.per_unit"
     ):
-        with_value(load_profile("h100"), "memory.shared.per_unit", "100 KiB")
+        with_value(load_profile("p100"), "memory.shared.per_unit", "40 KiB")
 
 
 def test_reading_a_leaf_names_the_missing_key():

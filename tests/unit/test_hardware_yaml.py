@@ -1,8 +1,12 @@
 """The strict loader: every problem at once, inheritance, names, and hostile files."""
 
+import contextlib
 import json
+from copy import deepcopy
 
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from fusesolve.errors import InputError
 from fusesolve.hardware_yaml import (
@@ -14,6 +18,7 @@ from fusesolve.hardware_yaml import (
     profile_from_definition,
     show_profile,
 )
+from fusesolve.hardware_yaml.schema import LEAVES
 
 GPU = """\
 format: fusesolve-hardware/1
@@ -121,7 +126,6 @@ def test_all_problems_are_reported_at_once_each_with_its_path():
         ("threads_per_block: 1024", "threads_per_block: 4096", "$.limits.threads_per_block: 4,096 is more than"),
         ("warps_per_unit: 64", "warps_per_unit: 63", "$.limits.warps_per_unit: 63 warps of 32 threads are not"),
         ("{per_unit: 65536}", "{per_unit: 65536, per_thread_max: 99999}", "$.registers.per_thread_max: "),
-        ("{per_unit: 64 KiB}", "{per_unit: 64 KiB, carveouts: [0 B, 32 KiB]}", "$.memory.shared.carveouts: the"),
         ("{per_unit: 64 KiB}", "{per_unit: 64 KiB, carveouts: [64 KiB, 32 KiB]}", "expected ascending numbers"),
         ("format: fusesolve-hardware/1", "format: fusesolve-hardware/9", "$.format: expected 'fusesolve-hardware/1'"),
         ("name: toy", "name: 7", "$.name: expected text, got 7: put it in quotes"),
@@ -253,6 +257,13 @@ def test_an_unknown_name_lists_near_matches(tmp_path, monkeypatch):
         load_profile(str(tmp_path))
 
 
+@pytest.mark.parametrize("name", ["x" * 5000, "a\x00b", ".", "..", "/", "base/sm_90", "sm_90/../h100"])
+def test_names_that_no_file_can_have_are_no_profile(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="no hardware profile"):
+        load_profile(name)
+
+
 def test_a_what_if_profile_is_three_lines(tmp_path):
     path = tmp_path / "what-if.yaml"
     path.write_text("format: fusesolve-hardware/1\nextends: h100\nmemory: {dram: {bandwidth: 5 TB/s}}\n")
@@ -356,3 +367,46 @@ def test_checking_gives_problems_as_lines(tmp_path):
     path.write_text(GPU.replace("1 GHz", "1").replace("2 us", "2"))
     assert [line.partition(":")[0] for line in check_profile(str(path))] == ["$.compute.clock", "$.launch.stream"]
     assert "no hardware profile" in check_profile(str(tmp_path / "absent.yaml"))[0]
+
+
+# --- whatever comes: a profile or an InputError, nothing else --------------------------------------------------------
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.sampled_from(["1 GHz", "5 %"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(st.sampled_from(sorted(LEAVES)), PLAIN)
+@settings(max_examples=150, deadline=None)
+def test_any_value_at_any_key_is_a_profile_or_an_input_error(path, value):
+    definition = deepcopy(dict(parse_profile(GPU, "toy.yaml").definition))
+    *blocks, leaf = path.replace("*", "f32").split(".")
+    node = definition
+    for key in blocks:
+        node = node.setdefault(key, {})
+        assume(isinstance(node, dict))
+    node[leaf] = value
+    message, profile = "", None
+    try:
+        profile = profile_from_definition(definition, "fuzz")
+    except InputError as error:
+        message = str(error)
+    assert profile is not None or "$." in message
+    if profile is not None:
+        assert profile_from_definition(profile.definition, "again").sha256 == profile.sha256
+
+
+@given(st.text(max_size=200) | st.text("abc:-[]{}&*!#|>'\"\n 1", max_size=60))
+@settings(max_examples=150, deadline=None)
+def test_any_text_is_refused_with_an_input_error(text):
+    with pytest.raises(InputError, match=r"fuzz\.yaml"):
+        parse_profile(text, "fuzz.yaml")
+
+
+@given(st.integers(0, len(GPU)), st.integers(0, 40), st.text(max_size=3))
+@settings(max_examples=150, deadline=None)
+def test_a_damaged_profile_is_a_profile_or_an_input_error(start, length, inserted):
+    with contextlib.suppress(InputError):
+        parse_profile(GPU[:start] + inserted + GPU[start + length :], "damaged.yaml")

@@ -97,6 +97,9 @@ def test_counts_must_be_whole():
     assert parse_count("0.5 KiB", D.BYTES) == 512
     with pytest.raises(InputError, match="whole number"):
         parse_count("0.3 B", D.BYTES)
+    assert parse_count("8192 TiB", D.BYTES) == 2**53
+    with pytest.raises(InputError, match="at most 9007199254740992"):
+        parse_count("8193 TiB", D.BYTES)
 
 
 def test_decimal_quantities_are_exact_where_binary_floats_would_drift():
