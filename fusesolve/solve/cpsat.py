@@ -20,7 +20,8 @@ from fusesolve.solve.rows import Row, cut_cycles, find_violated, make_base_rows,
 
 MAX_ROUNDS = 60
 ROWS_PER_ROUND = 1000
-FIRST_BUDGET = 500  # the first search allows plans up to bound + bound / FIRST_BUDGET
+TRIAL_COLUMNS = 500  # of the first trial search beyond the bound
+TRIAL_WORK = 2.0  # units of deterministic work of one trial search
 INTEGRAL = 1e-5
 
 
@@ -98,37 +99,50 @@ def _round_up(instance: Instance, control: Control, point: LinearPoint) -> list[
 
 
 def _search(frame: _Frame, control: Control) -> tuple[_Frame, bool]:
-    """Search under growing budgets until the bound meets the incumbent; True if there is provably no plan.
+    """Search under growing limits until the bound meets the incumbent; True if there is provably no plan.
 
-    A plan of at most `limit` ns uses only kept columns and tight rows; so a search there either finds the optimum
-    (if it is within the limit) or proves that no plan is.
+    A plan of at most `limit` ns uses only the columns and equalities of `restrict(limit)`; so a search there finds
+    the optimum, if it is within the limit, or proves that no plan is. The first limit is the bound itself; a search
+    that is not yet the last gets little effort: it is to find a better plan, and with it a smaller last one.
     """
-    start = frame.certificate.lower if frame.certificate is not None else 0
-    budget = max(1, start // FIRST_BUDGET)
+    step = 0
     while not control.must_stop():
         best = control.incumbent
         if best is not None and best.cost == control.bound:
             break
-        limit = start + budget if frame.certificate is not None else None
-        if best is not None and limit is not None:
-            limit = min(limit, best.cost)
+        limit, last = _choose_limit(frame, control, step)
         task = _task(frame, limit, [int(cost) for cost in frame.instance.cost])
         control.stats["kept"] = len(task.kept)
-        outcome = search(task, control)
+        outcome = search(task, control, None if last else TRIAL_WORK)
         frame = _learn(frame, outcome)
         if outcome.selected:
             offer_columns(frame.instance.problem, control, [frame.instance.origin[i] for i in outcome.selected])
         _raise_bound(control, outcome, limit)
-        everything = len(task.kept) == len(frame.instance.columns) and not any(task.tight)
-        if outcome.verdict is Verdict.EMPTY and everything and control.incumbent is None:
+        if outcome.verdict is Verdict.EMPTY and limit is None:
             return frame, True
-        budget = _next_budget(control, start, budget)
+        step += 1
     return frame, False
 
 
-def _next_budget(control: Control, start: int, budget: int) -> int:
-    """Up to the incumbent, if there is one: then the next search is the last."""
-    return control.incumbent.cost - start if control.incumbent is not None else 8 * budget
+def _choose_limit(frame: _Frame, control: Control, step: int) -> tuple[int | None, bool]:
+    """The limit (ns) of the next search, None for all columns; True if it leaves nothing to search afterwards.
+
+    Step 0 allows no more than the bound. Later steps allow TRIAL_COLUMNS columns, four times as many each, but never
+    more than the incumbent, at which the search is the last.
+    """
+    best, certificate = control.incumbent, frame.certificate
+    if certificate is None:
+        return (None, True) if best is None else (best.cost, True)
+    ranked = np.sort(certificate.reduced)
+    place = TRIAL_COLUMNS << 2 * (step - 1) if step else 0
+    limit = certificate.lower
+    if step:
+        if place >= len(ranked):
+            return (None, True) if best is None else (best.cost, True)
+        limit = max(limit, (certificate.bound + int(ranked[place])) // certificate.scale)
+    if best is not None and limit >= best.cost:
+        return best.cost, True
+    return limit, False
 
 
 def _raise_bound(control: Control, outcome: Outcome, limit: int | None) -> None:

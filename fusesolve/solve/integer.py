@@ -54,8 +54,10 @@ class Outcome:
     cuts: tuple[Row, ...]
 
 
-def search(task: Task, control: Control) -> Outcome:
+def search(task: Task, control: Control, effort: float | None = None) -> Outcome:
     """Solve `task`; each selection with stuck columns is cut off and the search repeated.
+
+    `effort`: units of deterministic work after which it stops, or None for the control's limits alone.
 
     One CP-SAT worker with the full linear relaxation: covering rows need it (without it the bound stays near 0), and
     a single worker makes every run the same, whatever the number of threads.
@@ -63,10 +65,11 @@ def search(task: Task, control: Control) -> Outcome:
     model, variables = _build_model(task)
     cuts: list[Row] = []
     bound: int | None = None
+    end = None if effort is None else control.work_used + effort
     while True:
-        if control.must_stop():
+        if control.must_stop() or (end is not None and control.work_used >= end):
             return Outcome(verdict=Verdict.STOPPED, selected=(), weight=None, bound=bound, cuts=tuple(cuts))
-        solver = _configure(control)
+        solver = _configure(control, end)
         status = _run(solver, model, control)
         if status == cp_model.INFEASIBLE:
             return Outcome(verdict=Verdict.EMPTY, selected=(), weight=None, bound=bound, cuts=tuple(cuts))
@@ -86,7 +89,7 @@ def search(task: Task, control: Control) -> Outcome:
             _add_row(model, variables, row, tight=False)
 
 
-def _configure(control: Control) -> cp_model.CpSolver:
+def _configure(control: Control, end: float | None) -> cp_model.CpSolver:
     solver = cp_model.CpSolver()
     parameters = solver.parameters
     parameters.num_workers = 1
@@ -96,6 +99,9 @@ def _configure(control: Control) -> cp_model.CpSolver:
     left, work = control.time_left_s(), control.work_left()
     if left is not None:
         parameters.max_time_in_seconds = left
+    if end is not None:
+        rest = max(0.0, end - control.work_used)
+        work = rest if work is None else min(work, rest)
     if work is not None:
         parameters.max_deterministic_time = work
     return solver
