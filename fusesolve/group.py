@@ -32,7 +32,7 @@ class GroupFacts:
     variable for two of their dimensions. `stray` counts operators whose loops are not loops of the group.
     `reduction_sets` counts different sets of reduced axes. `late_reductions` counts reductions beside a
     contraction that are not those of an online softmax. `interior_writes` counts values that must be written
-    but that the kernel never holds whole.
+    but that the kernel never holds whole. `in_place` counts operators computed at the points of a window or shift.
     """
 
     size: int
@@ -45,6 +45,7 @@ class GroupFacts:
     reduction_sets: int = 0
     late_reductions: int = 0
     interior_writes: int = 0
+    in_place: int = 0
     attention: bool = False
 
 

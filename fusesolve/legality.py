@@ -45,6 +45,8 @@ class LimitRule:
 
 
 MEMBER_LIMIT = 32
+IN_PLACE_LIMIT = 6
+IN_PLACE_BESIDE_CONTRACTION = 2
 
 STRUCTURE_RULES: tuple[StructureRule, ...] = (
     StructureRule(
@@ -96,6 +98,20 @@ STRUCTURE_RULES: tuple[StructureRule, ...] = (
         doc="One operator's loops contain those of all others: the kernel has one iteration space.",
         count=lambda f: f.stray,
         lever="separate the operators whose dimensions differ",
+    ),
+    StructureRule(
+        name="in-place-limit", hereditary=True, allowed=IN_PLACE_LIMIT,
+        doc=f"At most {IN_PLACE_LIMIT} operators are computed in place, at the points where a concat, slice, pad or "
+        "window reads them; the limit bounds the stated space (the branches of a concat multiply).",
+        count=lambda f: f.in_place,
+        lever="write the branches to memory before they are joined",
+    ),
+    StructureRule(
+        name="in-place-beside-contraction", hereditary=True, allowed=IN_PLACE_BESIDE_CONTRACTION,
+        doc=f"At most {IN_PLACE_BESIDE_CONTRACTION} operators are computed in place in front of a single contraction; "
+        "the limit bounds the stated space (every tile would compute them again).",
+        count=lambda f: f.in_place if f.contractions == 1 else 0,
+        lever="write the operand to memory",
     ),
     StructureRule(
         name="interior-write", hereditary=False, allowed=0,

@@ -109,6 +109,8 @@ class Grower:
         return Grown(tuple(found), low, high, bool(queue))
 
     def _extended(self, nest: Nest, item: int, seen: set[int]) -> Nest | None:
+        if nest.heads and not nest.facts.attention and self.program.operators[item].kind is OpKind.CONTRACTION:
+            return None  # `one-contraction`, before any work is done
         mask = _mask(nest.members) | 1 << item
         if mask in seen:
             return None

@@ -85,14 +85,50 @@ class _NestBuilder:
         self.union = _Union(total)
         self.blocked = 0
         self.edges: list[tuple[int, int, Read, bool]] = []  # producer, consumer, read, computed in place
+        self.outside: dict[int, list[tuple[int, Read]]] = {}  # readers of storage made elsewhere
         for consumer, op in enumerate(self.ops):
             for read in op.reads:
                 self._edge(consumer, op, read)
+        for readers in self.outside.values():
+            for earlier, later in zip(readers, readers[1:], strict=False):
+                self._share(earlier, later)
+
+    def _share(self, left: tuple[int, Read], right: tuple[int, Read]) -> None:
+        """Let two readers of one tensor walk it in one loop nest, unless an operator would then need a diagonal."""
+        if left[1].barrier or right[1].barrier:
+            return
+        pairs = [
+            (a, b)
+            for a, b in zip(self._indices(*left), self._indices(*right), strict=True)
+            if a is not None and b is not None and self.union.find(a) != self.union.find(b)
+        ]
+        if not pairs:
+            return
+        before = list(self.union.parent)
+        for a, b in pairs:
+            self.union.join(a, b)
+        if any(self._diagonal(i) for i in range(len(self.ops))):
+            self.union.parent = before
+
+    def _indices(self, consumer: int, read: Read) -> list[int | None]:
+        """Loop of each atom of an operand, None where it follows none alone."""
+        base, out = self.base[consumer], len(self.ops[consumer].out)
+        return [
+            base + axis.out if axis.kind is AccessKind.SAME
+            else base + out + axis.red if axis.kind is AccessKind.REDUCED else None
+            for axis in read.axes
+        ]  # fmt: skip
+
+    def _diagonal(self, i: int) -> bool:
+        """Whether two loops of one operator have become one."""
+        base, count = self.base[i], len(self.ops[i].out) + len(self.ops[i].red)
+        return len({self.union.find(base + k) for k in range(count)}) < count
 
     def _edge(self, consumer: int, op: Operator, read: Read) -> None:
         made = self.program.storage[read.storage].producer
         producer = None if made is None else self.position.get(made)
         if producer is None:
+            self.outside.setdefault(read.storage, []).append((consumer, read))
             return
         kinds = {axis.kind for axis in read.axes}
         if read.barrier or kinds & _CLOSED:
@@ -128,11 +164,11 @@ class _NestBuilder:
             size=len(self.ops),
             opaque=sum(op.kind is OpKind.OPAQUE for op in self.ops),
             contractions=len(heads), reductions=len(folds), blocked=self.blocked,
-            conflicts=sum(self._conflicts(i) for i in range(len(self.ops))),
+            conflicts=sum(self._diagonal(i) for i in range(len(self.ops))),
             stray=0 if attention else self._strays(heads, span, upstream),
             reduction_sets=len(reduced_sets),
             late_reductions=len(folds) if heads and not attention else 0,
-            attention=attention,
+            in_place=len(self.inlined), attention=attention,
         )  # fmt: skip
         reduced = frozenset().union(*reduced_sets) if reduced_sets else frozenset()
         return Nest(
@@ -141,16 +177,16 @@ class _NestBuilder:
             heads=heads, template=template, facts=facts,
         )  # fmt: skip
 
-    def _conflicts(self, i: int) -> bool:
-        loops = (*self.out[i], *self.red[i])
-        return len(set(loops)) < len(loops)
-
     def _inlined(self) -> frozenset[int]:
         """Operators all of whose readers in the set compute them in place."""
+        if not any(apart for _, _, _, apart in self.edges):
+            return frozenset()
+        readers: list[list[tuple[int, bool]]] = [[] for _ in self.ops]
+        for producer, consumer, _, apart in self.edges:
+            readers[producer].append((consumer, apart))
         found: set[int] = set()
         for i in reversed(range(len(self.ops))):
-            readers = [(consumer, apart) for producer, consumer, _, apart in self.edges if producer == i]
-            if readers and all(apart or consumer in found for consumer, apart in readers):
+            if readers[i] and all(apart or consumer in found for consumer, apart in readers[i]):
                 found.add(i)
         return frozenset(found)
 

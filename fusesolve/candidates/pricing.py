@@ -1,20 +1,18 @@
-"""From a kernel space to columns: price every workload once, drop what the limits refuse, round to whole ns."""
+"""From a kernel space to prices: every workload once, None where the limits refuse every tiling, in whole ns."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 
 import numpy as np
 
 from fusesolve.candidates.loops import build_nest
 from fusesolve.candidates.program import Program
-from fusesolve.candidates.space import Kernel, Space, inspect_group
+from fusesolve.candidates.space import Space, inspect_group
 from fusesolve.cost import COST_MODELS
 from fusesolve.cost.table import PriceOptions, Prices, WorkloadTable
 from fusesolve.group import FusionGroup, Refusal, Workload
 from fusesolve.hardware import HardwareProfile
 from fusesolve.legality import allowed, explain_limits
-from fusesolve.solve.problem import TIE_LIMIT, Column, PartitionProblem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,48 +45,6 @@ def _nanoseconds(prices: Prices) -> tuple[int | None, ...]:
     return tuple(
         max(1, round(seconds * 1e9)) if np.isfinite(seconds) else None for seconds in prices.latency.tolist()
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnSet:
-    """The columns of a problem and the kernel behind each."""
-
-    problem: PartitionProblem
-    kernels: tuple[Kernel, ...]
-
-
-def make_problem(
-    priced: Priced, *, recompute: bool, kernels: Sequence[Kernel] | None = None, max_kernels: int | None = None
-) -> ColumnSet:
-    """The integer problem over all (or the given) kernels that have a price."""
-    program = priced.space.program
-    made = [s.index for s in program.storage if s.producer is not None]
-    number = {storage: value for value, storage in enumerate(made)}
-    chosen = [k for k in (priced.space.kernels if kernels is None else kernels) if priced.cost_ns[k.unique] is not None]
-    columns = tuple(
-        Column(
-            members=k.members,
-            reads=tuple(number[s] for s in k.reads if s in number),
-            writes=tuple(number[s] for s in k.writes),
-            cost=priced.cost_ns[k.unique] or 1,
-            tie=_tie(k),
-            full=k.full,
-        )
-        for k in chosen
-    )  # fmt: skip
-    problem = PartitionProblem(
-        n_ops=len(program.operators), n_values=len(made), columns=columns,
-        required=frozenset(number[s.index] for s in program.storage if s.required and s.producer is not None),
-        producer=tuple(program.storage[s].producer or 0 for s in made),
-        recompute=recompute, max_kernels=max_kernels,
-    )  # fmt: skip
-    return ColumnSet(problem=problem, kernels=tuple(chosen))
-
-
-def _tie(kernel: Kernel) -> int:
-    """A hash of members and writes: which of two equally good plans is taken does not depend on any order."""
-    text = f"{kernel.members}|{kernel.writes}".encode()
-    return int.from_bytes(blake2b(text, digest_size=4).digest(), "big") % TIE_LIMIT
 
 
 def judge_group(

@@ -1,0 +1,100 @@
+"""The main job: a graph and a profile in, a plan out."""
+
+import os
+import time
+from collections.abc import Sequence
+
+from fusesolve.graph import Graph
+from fusesolve.hardware import HardwareProfile
+from fusesolve.hardware_yaml import load_profile
+from fusesolve.importers import load_graph
+from fusesolve.pipeline.assemble import assemble
+from fusesolve.pipeline.devices import fit_dtypes
+from fusesolve.pipeline.options import Bindings, Event, PlanOptions, Report
+from fusesolve.pipeline.planning import Clock, Planning, prepare
+from fusesolve.plan import Plan
+from fusesolve.solve import SolveResult, Status
+
+__all__ = ["Event", "PlanOptions", "Planning", "begin", "plan"]
+
+
+def plan(
+    graph: Graph | str,
+    hardware: HardwareProfile | str,
+    *,
+    bind: Bindings | None = None,
+    strict: bool = False,
+    as_dtype: str | None = None,
+    strategy: str = "cpsat",
+    recompute: bool = True,
+    launch: str = "stream",
+    implementation: str = "best",
+    together: Sequence[Sequence[str]] = (),
+    apart: Sequence[Sequence[str]] = (),
+    max_memory: int | None = None,
+    max_kernels: int | None = None,
+    time_limit: float | None = 60.0,
+    work_limit: float | None = None,
+    workers: int | None = None,
+    seed: int = 0,
+    progress: Report | None = None,
+) -> Plan:
+    """The fastest plan of `graph` on `hardware` (objects, paths or bundled names) that the options allow.
+
+    `bind`: symbolic dimensions. `time_limit`: seconds for everything, None for no limit. `max_memory`: bytes.
+    `workers`: threads, never changes the plan. Raises InputError for bad input; where no plan exists or none was found
+    the status says so and there are no groups.
+    """
+    options = PlanOptions(
+        strategy=strategy, recompute=recompute, launch=launch, implementation=implementation,
+        together=tuple(map(tuple, together)), apart=tuple(map(tuple, apart)), max_memory=max_memory,
+        max_kernels=max_kernels, as_dtype=as_dtype, work_limit=work_limit, seed=seed,
+    )  # fmt: skip
+    planning = begin(
+        graph, hardware, options, bind=bind, strict=strict, time_limit=time_limit, workers=workers, progress=progress
+    )
+    return finish(planning)
+
+
+def begin(
+    graph: Graph | str, hardware: HardwareProfile | str, options: PlanOptions, *, bind: Bindings | None = None,
+    strict: bool = False, time_limit: float | None = 60.0, workers: int | None = None, progress: Report | None = None,
+) -> Planning:  # fmt: skip
+    """Load, enumerate and price, without solving; see `plan` for the arguments."""
+    options.check()
+    clock = Clock(limit=time_limit)
+    profile = load_profile(hardware) if isinstance(hardware, str) else hardware
+    since = time.monotonic()
+    if progress is not None:
+        progress(Event(stage="import"))
+    if isinstance(graph, str):
+        graph = load_graph(graph, bind=bind or {}, strict=strict, as_dtype=options.as_dtype)
+    graph, warnings = fit_dtypes(graph, profile)
+    clock.lap("import", since)
+    count = workers if workers is not None else min(8, os.cpu_count() or 1)
+    return prepare(graph, profile, options, workers=count, clock=clock, warnings=warnings, report=progress)
+
+
+def finish(planning: Planning) -> Plan:
+    """Solve and assemble."""
+    since = time.monotonic()
+    columns, result = planning.solve()
+    planning.clock.lap("solve", since)
+    planning.clock.lap("total", planning.clock.started)
+    found = assemble(planning, columns.kernels, result)
+    limit = planning.options.max_memory
+    if limit is not None and found.peak_memory_bytes is not None and found.peak_memory_bytes > limit:
+        return assemble(planning, columns.kernels, _over_memory(result, found.peak_memory_bytes, limit))
+    return found
+
+
+def _over_memory(result: SolveResult, peak: int, limit: int) -> SolveResult:
+    """No plan: the fastest one needs more memory than allowed. Whether a slower one fits was not searched."""
+    message = (
+        f"max-memory: the fastest plan peaks at {peak} bytes, {limit} bytes are allowed; inputs, weights and outputs "
+        "count; raise --max-memory"
+    )
+    return SolveResult(
+        status=Status.NO_SOLUTION, selected=(), objective=None, bound=result.bound, seconds=result.seconds,
+        stats=result.stats, conflicts=(message,),
+    )  # fmt: skip

@@ -1,0 +1,113 @@
+"""Between simulator and solver: priced kernels become integer columns; pins take columns away."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from fusesolve.candidates.pricing import Priced
+from fusesolve.candidates.program import Program
+from fusesolve.candidates.space import Kernel
+from fusesolve.errors import InputError
+from fusesolve.solve import Column, PartitionProblem
+from fusesolve.solve.problem import TIE_LIMIT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnSet:
+    """The columns of a problem and the kernel behind each."""
+
+    problem: PartitionProblem
+    kernels: tuple[Kernel, ...]
+
+
+def make_problem(
+    priced: Priced, kernels: Sequence[Kernel], *, recompute: bool, max_kernels: int | None = None
+) -> ColumnSet:
+    """The integer problem over those of `kernels` that have a price."""
+    program = priced.space.program
+    made = [s.index for s in program.storage if s.producer is not None]
+    number = {storage: value for value, storage in enumerate(made)}
+    chosen: list[Kernel] = []
+    columns: list[Column] = []
+    for kernel in kernels:
+        cost = priced.cost_ns[kernel.unique]
+        if cost is not None:
+            chosen.append(kernel)
+            columns.append(_column(kernel, cost, number))
+    problem = PartitionProblem(
+        n_ops=len(program.operators), n_values=len(made), columns=tuple(columns),
+        required=frozenset(number[s.index] for s in program.storage if s.required and s.producer is not None),
+        producer=tuple(program.storage[s].producer or 0 for s in made),
+        recompute=recompute, max_kernels=max_kernels,
+    )  # fmt: skip
+    return ColumnSet(problem=problem, kernels=tuple(chosen))
+
+
+def _column(kernel: Kernel, cost: int, number: Mapping[int, int]) -> Column:
+    return Column(
+        members=kernel.members, reads=tuple(number[s] for s in kernel.reads if s in number),
+        writes=tuple(number[s] for s in kernel.writes), cost=cost, tie=_tie(kernel), full=kernel.full,
+    )  # fmt: skip
+
+
+def _tie(kernel: Kernel) -> int:
+    """A hash of members and writes: which of two equally good plans is taken does not depend on any order."""
+    text = f"{kernel.members}|{kernel.writes}".encode()
+    return int.from_bytes(blake2b(text, digest_size=4).digest(), "big") % TIE_LIMIT
+
+
+def find_operators(program: Program, name: str) -> frozenset[int]:
+    """Operators that the name stands for: a source operator (all its primitives) or one primitive.
+
+    InputError where there is none, with near names; a view belongs to the operator that makes its storage.
+    """
+    nodes = program.graph.nodes
+    found = {op.index for op in program.operators if name in (nodes[op.node].source, nodes[op.node].name)}
+    for node in nodes:
+        if not found and name in (node.source, node.name) and node.outputs[0] in program.view_root:
+            producer = program.storage[program.view_root[node.outputs[0]]].producer
+            found = set() if producer is None else {producer}
+    if not found:
+        known = dict.fromkeys(node.source for node in nodes)
+        near = [item for item in known if item.lower().startswith(name.lower()[:3])][:5]
+        hint = f"; near names: {', '.join(near)}" if near else ""
+        raise InputError(f"no operator named {name!r} in graph {program.graph.name}{hint}")
+    return frozenset(found)
+
+
+def apply_pins(
+    program: Program,
+    kernels: Sequence[Kernel],
+    together: Sequence[Sequence[str]],
+    apart: Sequence[Sequence[str]],
+) -> tuple[Kernel, ...]:
+    """Kernels that respect the pins: all or nothing of each `together` set, at most one name of each `apart` set."""
+    whole = [frozenset().union(*(find_operators(program, name) for name in names)) for names in together]
+    separate = [[find_operators(program, name) for name in names] for names in apart]
+    return tuple(k for k in kernels if _respects(frozenset(k.members), whole, separate))
+
+
+def _respects(
+    members: frozenset[int], whole: Sequence[frozenset[int]], separate: Sequence[Sequence[frozenset[int]]]
+) -> bool:
+    if any(members & pinned and not pinned <= members for pinned in whole):
+        return False
+    return all(sum(bool(members & item) for item in items) <= 1 for items in separate)
+
+
+def by_source(priced: Priced) -> tuple[Kernel, ...]:
+    """Kernels that stay within one source operator: the whole operator where that is a kernel, else its parts."""
+    program = priced.space.program
+    nodes = program.graph.nodes
+    source = [nodes[op.node].source for op in program.operators]
+    size: dict[str, int] = {}
+    for name in source:
+        size[name] = size.get(name, 0) + 1
+    inside = [
+        k for k in priced.space.kernels
+        if k.full and priced.cost_ns[k.unique] is not None and len({source[m] for m in k.members}) == 1
+    ]  # fmt: skip
+    whole = {source[k.members[0]] for k in inside if len(k.members) == size[source[k.members[0]]]}
+    return tuple(
+        k for k in inside if source[k.members[0]] not in whole or len(k.members) == size[source[k.members[0]]]
+    )

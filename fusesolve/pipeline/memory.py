@@ -1,0 +1,31 @@
+"""Memory of a plan: what is live while its kernels run in order."""
+
+from collections.abc import Sequence
+
+from fusesolve.candidates.program import Program
+from fusesolve.candidates.space import Kernel
+
+
+def peak_memory(program: Program, order: Sequence[Kernel]) -> int:
+    """Bytes of inputs, weights and outputs plus the largest sum of live intermediates, kernels run in `order`.
+
+    An intermediate is live from the kernel that first writes it to the last kernel that reads it.
+    """
+    last: dict[int, int] = {}
+    for step, kernel in enumerate(order):
+        for storage in (*kernel.reads, *kernel.writes):
+            last[storage] = step
+    always = sum(s.type.nbytes for s in program.storage if s.producer is None or s.required)
+    live: set[int] = set()
+    most = current = 0
+    for step, kernel in enumerate(order):
+        for storage in kernel.writes:
+            if storage not in live and not program.storage[storage].required:
+                live.add(storage)
+                current += program.storage[storage].type.nbytes
+        most = max(most, current)
+        for storage in [s for s in (*kernel.reads, *kernel.writes) if s in live and last[s] == step]:
+            if storage in live:
+                live.remove(storage)
+                current -= program.storage[storage].type.nbytes
+    return always + most

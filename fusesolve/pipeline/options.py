@@ -1,0 +1,68 @@
+"""What a caller may ask of a plan."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fusesolve.errors import InputError
+
+LAUNCH_MODES = ("stream", "graph")
+IMPLEMENTATIONS = ("best", "library", "generated")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanOptions:
+    """Everything that can change a plan, apart from the graph and the profile.
+
+    `together`, `apart`: sets of operator names that must (not) share a kernel. `max_memory`: bytes of peak memory.
+    `max_kernels`: most kernels. `work_limit`: units of deterministic solver work. `seed` >= 0.
+    """
+
+    strategy: str = "cpsat"
+    recompute: bool = True
+    launch: str = "stream"
+    implementation: str = "best"
+    together: tuple[tuple[str, ...], ...] = ()
+    apart: tuple[tuple[str, ...], ...] = ()
+    max_memory: int | None = None
+    max_kernels: int | None = None
+    as_dtype: str | None = None
+    work_limit: float | None = None
+    seed: int = 0
+
+    def check(self) -> None:
+        """Raise InputError at the first option whose value is not one of its choices."""
+        choices = (("launch", self.launch, LAUNCH_MODES), ("implementation", self.implementation, IMPLEMENTATIONS))
+        for name, value, allowed in choices:
+            if value not in allowed:
+                raise InputError(f"{name} {value!r}: choose one of {', '.join(allowed)}")
+        for name, count in (("max_memory", self.max_memory), ("max_kernels", self.max_kernels)):
+            if count is not None and count < 1:
+                raise InputError(f"{name} {count}: expected an integer of at least 1")
+        for name, sets in (("together", self.together), ("apart", self.apart)):
+            for names in sets:
+                if len(set(names)) < 2:
+                    raise InputError(f"{name} {','.join(names)}: name at least two different operators")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The options as plain data, in a fixed order."""
+        return {
+            "strategy": self.strategy, "recompute": self.recompute, "launch": self.launch,
+            "implementation": self.implementation, "together": [list(s) for s in self.together],
+            "apart": [list(s) for s in self.apart], "max_memory": self.max_memory, "max_kernels": self.max_kernels,
+            "as_dtype": self.as_dtype, "work_limit": self.work_limit, "seed": self.seed,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Progress of a running plan: the stage, kernels found so far, best objective and proven bound in ns."""
+
+    stage: str
+    candidates: int | None = None
+    incumbent: int | None = None
+    bound: int | None = None
+
+
+Report = Callable[[Event], None]
+Bindings = Mapping[str, int]

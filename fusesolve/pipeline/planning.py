@@ -1,0 +1,117 @@
+"""Planning step by step: graph and profile in, solved columns out. `Planning` keeps what explanations ask again."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from fusesolve.candidates.pricing import Priced, price_space
+from fusesolve.candidates.program import build_program
+from fusesolve.candidates.space import Kernel, enumerate_kernels
+from fusesolve.cost.table import PriceOptions
+from fusesolve.errors import InternalError
+from fusesolve.graph import Graph
+from fusesolve.hardware import HardwareProfile
+from fusesolve.pipeline.columns import ColumnSet, apply_pins, by_source, make_problem
+from fusesolve.pipeline.options import Event, PlanOptions, Report
+from fusesolve.solve import Limits, Progress, SolveResult, check_solution, solve
+
+
+@dataclass(kw_only=True)
+class Clock:
+    """Seconds per stage, and what is left of the limit (None: no limit)."""
+
+    limit: float | None
+    started: float = field(default_factory=time.monotonic)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def left(self) -> float | None:
+        """Seconds until the limit, never below a small share that lets a first plan be found."""
+        if self.limit is None:
+            return None
+        return max(0.2, self.limit - (time.monotonic() - self.started))
+
+    def lap(self, stage: str, since: float) -> None:
+        """Record a stage that began at `since` (monotonic seconds)."""
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + time.monotonic() - since
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planning:
+    """A graph with its priced kernel space on a profile, ready to be solved (again) under pins."""
+
+    graph: Graph
+    profile: HardwareProfile
+    options: PlanOptions
+    priced: Priced
+    workers: int
+    clock: Clock
+    warnings: tuple[str, ...]
+    report: Report | None = None
+
+    def solve(
+        self, *, together: Sequence[Sequence[str]] = (), apart: Sequence[Sequence[str]] = (),
+        strategy: str | None = None, warm: Sequence[Kernel] = (),
+    ) -> tuple[ColumnSet, SolveResult]:  # fmt: skip
+        """Solve under the options' pins and the given ones; the result has passed the checker."""
+        space = self.priced.space
+        chosen = strategy or self.options.strategy
+        if chosen == "unfused":
+            return self.unfused
+        kernels = apply_pins(
+            space.program, space.kernels, (*self.options.together, *together), (*self.options.apart, *apart)
+        )
+        columns = make_problem(
+            self.priced, kernels, recompute=self.options.recompute, max_kernels=self.options.max_kernels
+        )
+        position = {(k.members, k.writes): i for i, k in enumerate(columns.kernels)}
+        start = [position[key] for k in warm if (key := (k.members, k.writes)) in position]
+        return columns, self._run(columns, chosen, start)
+
+    @cached_property
+    def unfused(self) -> tuple[ColumnSet, SolveResult]:
+        """Every source operator alone, each by its best kernel (or kernels, where it is not one)."""
+        columns = make_problem(self.priced, by_source(self.priced), recompute=False)
+        return columns, self._run(columns, "cpsat", ())
+
+    def _run(self, columns: ColumnSet, strategy: str, warm: Sequence[int]) -> SolveResult:
+        limits = Limits(
+            time_s=self.clock.left(), work=self.options.work_limit, workers=self.workers, seed=self.options.seed
+        )
+        result = solve(
+            columns.problem, strategy=strategy, limits=limits, warm=warm, progress=self._progress(len(columns.kernels))
+        )
+        faults = check_solution(columns.problem, result)
+        if faults:
+            raise InternalError(f"the solver's plan fails the checker: {faults[0]}")
+        return result
+
+    def _progress(self, candidates: int) -> Callable[[Progress], None] | None:
+        report = self.report
+        if report is None:
+            return None
+        return lambda step: report(
+            Event(stage="solve", candidates=candidates, incumbent=step.incumbent, bound=step.bound)
+        )
+
+
+def prepare(
+    graph: Graph, profile: HardwareProfile, options: PlanOptions, *, workers: int, clock: Clock,
+    warnings: tuple[str, ...], report: Report | None,
+) -> Planning:  # fmt: skip
+    """Enumerate and price the kernel space of a graph on a profile."""
+    since = time.monotonic()
+    if report is not None:
+        report(Event(stage="enumerate"))
+    space = enumerate_kernels(build_program(graph), recompute=options.recompute)
+    clock.lap("enumerate", since)
+    since = time.monotonic()
+    if report is not None:
+        report(Event(stage="price", candidates=len(space.kernels)))
+    prices = PriceOptions(launch=options.launch, implementation=options.implementation)
+    priced = price_space(space, profile, prices)
+    clock.lap("price", since)
+    return Planning(
+        graph=graph, profile=profile, options=options, priced=priced, workers=workers, clock=clock, warnings=warnings,
+        report=report,
+    )  # fmt: skip
