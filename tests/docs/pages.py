@@ -14,7 +14,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCE = re.compile(r"^```[a-z]*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-OUTPUT = re.compile(r"(<!-- output: (?P<command>[^\n]*) -->\n```[a-z]*\n)(?P<shown>.*?)(^```$)", re.DOTALL | re.MULTILINE)
+OUTPUT = re.compile(
+    r"(<!-- output: (?P<command>[^\n]*) -->\n```[a-z]*\n)(?P<shown>.*?)(^```$)", re.DOTALL | re.MULTILINE
+)
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
 COLUMNS = "100"
 

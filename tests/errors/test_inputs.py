@@ -171,7 +171,7 @@ PROFILE_ERRORS = [
 ]
 
 
-@pytest.mark.parametrize(("line", "words"), PROFILE_ERRORS, ids=[words[0] + line[-8:] for line, words in PROFILE_ERRORS])
+@pytest.mark.parametrize(("line", "words"), PROFILE_ERRORS, ids=[line for line, _ in PROFILE_ERRORS])
 def test_bad_profiles_name_the_path(cli, tmp_path, line, words):
     path = tmp_path / "my.yaml"
     path.write_text(f"format: fusesolve-hardware/1\nextends: h100\nname: mine\n{line}\n")
