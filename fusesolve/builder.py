@@ -45,7 +45,7 @@ class GraphBuilder:
         self._values: dict[str, Value] = {}
         self._drafts: list[_Draft] = []
         self._producer: dict[str, _Draft] = {}
-        self._read: set[str] = set()
+        self._readers: dict[str, list[_Draft]] = {}
         self._suffix: Counter[str] = Counter()
         self._warnings: list[str] = []
 
@@ -98,7 +98,9 @@ class GraphBuilder:
         draft = _Draft(op, list(inputs), names, canonical, source or names[0])
         self._drafts.append(draft)
         self._producer.update(dict.fromkeys(names, draft))
-        self._read.update(item for item in inputs if isinstance(item, str))
+        for item in inputs:
+            if isinstance(item, str):
+                self._readers.setdefault(item, []).append(draft)
         return tuple(names)
 
     def one(
@@ -115,17 +117,20 @@ class GraphBuilder:
         return result
 
     def rename(self, old: str, new: str) -> str:
-        """Give the result `old`, which nothing reads yet, the name `new`; returns `new`.
+        """Give the result `old` the name `new`, with its readers so far; returns `new`.
 
-        Raises InternalError where `old` is no result of a node or is already read.
+        Raises InternalError where `old` is no result of a node or is already an output.
         """
         if old == new:
             return new
         draft = self._producer.get(old)
-        if draft is None or old in self._read or old in self._outputs:
-            raise InternalError(f"{old} cannot be renamed to {new}: it is no result of a node, or it is in use")
+        if draft is None or old in self._outputs:
+            raise InternalError(f"{old} cannot be renamed to {new}: it is no result of a node, or it is an output")
         self._declare(replace(self._values[old], name=new))
         draft.outputs[draft.outputs.index(old)] = new
+        for reader in self._readers.get(old, ()):
+            reader.inputs = [new if item == old else item for item in reader.inputs]
+        self._readers[new] = self._readers.pop(old, [])
         del self._values[old], self._producer[old]
         self._producer[new] = draft
         return new
