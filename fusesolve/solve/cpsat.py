@@ -16,7 +16,7 @@ from fusesolve.solve.instance import Instance
 from fusesolve.solve.integer import Outcome, Task, Verdict, search
 from fusesolve.solve.linear import Certificate, LinearPoint, Relaxation
 from fusesolve.solve.order import order_columns
-from fusesolve.solve.rows import Row, cut_cycles, find_violated, make_base_rows, make_link_rows
+from fusesolve.solve.rows import Row, cut_cycles, find_violated, make_base_rows
 
 MAX_ROUNDS = 60
 ROWS_PER_ROUND = 1000
@@ -169,7 +169,6 @@ def _task(frame: _Frame, limit: int | None, weight: Sequence[int]) -> Task:
         instance=instance,
         kept=kept,
         rows=frame.rows,
-        links=make_link_rows(instance, kept) if instance.problem.recompute else (),
         tight=tight,
         weight=weight,
     )
@@ -186,7 +185,7 @@ def _settle_ties(frame: _Frame, control: Control) -> None:
     control.stats["tied"] = len(task.kept)
     outcome = search(
         Task(
-            instance=task.instance, kept=task.kept, rows=task.rows, links=task.links, tight=task.tight,
+            instance=task.instance, kept=task.kept, rows=task.rows, tight=task.tight,
             weight=task.weight, cost_limit=best.cost, hint=hint if len(hint) == len(best.selected) else (),
         ),
         control,

@@ -25,7 +25,7 @@ class Verdict(Enum):
 class Task:
     """One search: minimise `weight` over selections out of `kept` (ascending columns) that meet `rows`.
 
-    `links` are the availability rows of the kept columns. `tight[i]`: row i holds with equality in every selection
+    `tight[i]`: row i holds with equality in every selection
     of interest. `cost_limit`: most ns that a selection may cost, or None. `floor`: a known lower bound of the weight.
     `hint`: columns of a known plan.
     """
@@ -33,7 +33,6 @@ class Task:
     instance: Instance
     kept: Sequence[int]
     rows: Sequence[Row]
-    links: Sequence[Row]
     tight: Sequence[bool]
     weight: Sequence[int]
     cost_limit: int | None = None
@@ -123,9 +122,9 @@ def _build_model(task: Task) -> tuple[cp_model.CpModel, dict[int, cp_model.IntVa
     variables = {index: model.new_bool_var("") for index in task.kept}
     for row, tight in zip(task.rows, task.tight, strict=True):
         _add_row(model, variables, row, tight=tight)
-    for row in task.links:
-        _add_row(model, variables, row, tight=False)
     problem = task.instance.problem
+    if problem.recompute:
+        _add_availability(model, variables, task.instance)
     everything = list(variables.values())
     if problem.max_kernels is not None:
         model.add(cp_model.LinearExpr.sum(everything) <= problem.max_kernels)
@@ -141,6 +140,22 @@ def _build_model(task: Task) -> tuple[cp_model.CpModel, dict[int, cp_model.IntVa
         for index, variable in variables.items():
             model.add_hint(variable, index in hinted)
     return model, variables
+
+
+def _add_availability(model: cp_model.CpModel, variables: dict[int, cp_model.IntVar], instance: Instance) -> None:
+    """Every value that a selected column reads is written by a selected column.
+
+    One variable per value stands between its readers and its writers: the clauses grow with readers + writers, not
+    with their product.
+    """
+    read = sorted({value for index in variables for value in instance.columns[index].reads})
+    memory = {value: model.new_bool_var("") for value in read}
+    for value, present in memory.items():
+        writers = [variables[index] for index in instance.writers[value].tolist() if index in variables]
+        model.add_bool_or([*writers, ~present])
+    for index, variable in variables.items():
+        for value in instance.columns[index].reads:
+            model.add_implication(variable, memory[value])
 
 
 def _add_row(model: cp_model.CpModel, variables: dict[int, cp_model.IntVar], row: Row, *, tight: bool) -> None:

@@ -95,15 +95,6 @@ def find_violated(instance: Instance, point: NDArray[np.float64], limit: int) ->
     return [makers[kind](pair) for _, kind, pair in worst[:limit]]
 
 
-def make_link_rows(instance: Instance, kept: Sequence[int]) -> list[Row]:
-    """The availability rows of every column in `kept`: each value it reads has a selected writer."""
-    rows = []
-    for index in kept:
-        for value in instance.columns[index].reads:
-            rows.append(make_entry_row(instance, index, (value,)))
-    return rows
-
-
 def cut_cycles(instance: Instance, order: Order) -> list[Row]:
     """Rows that exclude a selection with stuck columns: one unfounded set from each stuck column.
 
