@@ -310,9 +310,10 @@ def replace_leaf(definition: Mapping[str, Any], path: str, value: Any) -> dict[s
     """A copy of a plain definition with the leaf at dotted `path` set to `value` (a count, or text with a unit).
 
     The leaf's source becomes `what-if`. The blocks on the way must exist, the leaf itself may be new; the loader's
-    checks are run when the result is read back. Raises InputError where `path` leads nowhere or names a block.
+    checks are run when the result is read back. A last `.value` (`calibration.gemm_t0.value`) may be left out. Raises
+    InputError where `path` leads nowhere or names a block.
     """
-    *blocks, leaf = path.split(".")
+    *blocks, leaf = path.removesuffix(".value").split(".")
     result = deepcopy(dict(definition))
     node: Any = result
     for position, key in enumerate(blocks):

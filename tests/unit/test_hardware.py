@@ -114,6 +114,13 @@ def test_doubling_or_halving_one_number_takes_its_dependants_along():
     assert faster.dma.bandwidth == pytest.approx(2 * npu.dma.bandwidth)
 
 
+def test_constants_are_leaves_like_any_other():
+    profile = load_profile("h100")
+    for path in ("calibration.gemm_t0", "calibration.gemm_t0.value"):
+        assert with_value(profile, path, "3 us").constant("gemm_t0", 0.0) == 3e-6
+    assert read_leaf(profile.definition, "calibration.gemm_t0.value") == "2.41 us"
+
+
 def test_a_new_leaf_may_be_set_in_a_block_that_exists():
     profile = with_value(load_profile("h100"), "compute.sustained_clock", "1.5 GHz")
     assert profile.compute.sustained_clock == 1.5e9
