@@ -33,6 +33,7 @@ class GroupFacts:
     `reduction_sets` counts different sets of reduced axes. `late_reductions` counts reductions beside a
     contraction that are not those of an online softmax. `interior_writes` counts values that must be written
     but that the kernel never holds whole. `in_place` counts operators computed at the points of a window or shift.
+    `components` counts parts of the set that exchange no data.
     """
 
     size: int
@@ -46,6 +47,7 @@ class GroupFacts:
     late_reductions: int = 0
     interior_writes: int = 0
     in_place: int = 0
+    components: int = 1
     attention: bool = False
 
 

@@ -50,6 +50,12 @@ IN_PLACE_BESIDE_CONTRACTION = 2
 
 STRUCTURE_RULES: tuple[StructureRule, ...] = (
     StructureRule(
+        name="connected", hereditary=True, allowed=1,
+        doc="The operators of a group are connected by data edges between them.",
+        count=lambda f: f.components,
+        lever="include the operators between them, or leave them apart",
+    ),
+    StructureRule(
         name="opaque-alone", hereditary=True, allowed=0,
         doc="A kernel that fusesolve cannot look into (control flow, sort, scatter, vendor operator) runs alone.",
         count=lambda f: f.opaque if f.size > 1 else 0,

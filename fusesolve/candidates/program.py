@@ -148,11 +148,13 @@ class _Builder:
         )  # fmt: skip
 
     def _result_atoms(self, value: str) -> tuple[list[int], tuple[int, ...]]:
-        """Position of the first atom of each result dimension, and all extents."""
-        first, extents = [], []
+        """Position of the first atom of each result dimension (-1: it has none), and all extents."""
+        first: list[int] = []
+        extents: list[int] = []
         for axis in range(len(self.graph.type_of(value).shape)):
-            first.append(len(extents))
-            extents.extend(self.atoms.sizes((value, axis)))
+            sizes = self.atoms.sizes((value, axis))
+            first.append(len(extents) if sizes else -1)
+            extents.extend(sizes)
         return first, tuple(extents)
 
     def _reduction_atoms(self, node: Node, access: AccessMap) -> tuple[list[int], tuple[int, ...]]:
@@ -206,7 +208,7 @@ class _Builder:
 def _atom_access(
     kind: AccessKind, out: int | None, red: int | None, step: int, out_first: list[int], red_first: list[int]
 ) -> AtomAccess:
-    out_atom = out_first[out] + (step if kind is AccessKind.SAME else 0) if out is not None else -1
+    out_atom = -1 if out is None or out_first[out] < 0 else out_first[out] + (step if kind is AccessKind.SAME else 0)
     red_atom = red_first[red] + (step if kind is AccessKind.REDUCED else 0) if red is not None else -1
     return AtomAccess(kind, out_atom, red_atom)
 

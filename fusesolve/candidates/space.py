@@ -74,7 +74,9 @@ def enumerate_kernels(program: Program, *, recompute: bool) -> Space:
 def inspect_group(program: Program, nest: Nest) -> FusionGroup | Refusal:
     """One set of operators as a group with all its writes, or why it is none."""
     needed = _needed(program, nest)
-    facts = replace(nest.facts, interior_writes=len(needed & _interior(program, nest)))
+    facts = replace(
+        nest.facts, interior_writes=len(needed & _interior(program, nest)), components=_components(program, nest.members)
+    )
     refusal = check_structure(facts)
     if refusal is not None:
         return refusal
@@ -84,6 +86,32 @@ def inspect_group(program: Program, nest: Nest) -> FusionGroup | Refusal:
         members=nest.members, reads=reads, writes=writes, interior=(), template=nest.template, facts=facts,
         workload=workload,
     )  # fmt: skip
+
+
+def convex_hull(program: Program, members: Sequence[int]) -> tuple[int, ...]:
+    """The operators and all that lies on data paths between them, ascending."""
+    grower = Grower(program)
+    above = below = mask = 0
+    for member in members:
+        above |= grower.ancestors[member]
+        below |= grower.descendants[member]
+        mask |= 1 << member
+    hull = mask | above & below
+    return tuple(index for index in range(len(program.operators)) if hull >> index & 1)
+
+
+def _components(program: Program, members: Sequence[int]) -> int:
+    left = set(members)
+    count = 0
+    while left:
+        count += 1
+        stack = [left.pop()]
+        while stack:
+            item = stack.pop()
+            near = left.intersection((*program.preds[item], *program.succs[item]))
+            left -= near
+            stack.extend(near)
+    return count
 
 
 class _Enumerator:

@@ -13,6 +13,7 @@ from fusesolve.candidates.space import Kernel
 from fusesolve.cost.table import TERMS, TILING
 from fusesolve.graph import Node
 from fusesolve.importers.native import native_document
+from fusesolve.pipeline.conflicts import explain_infeasible
 from fusesolve.pipeline.memory import peak_memory
 from fusesolve.pipeline.planning import Planning
 from fusesolve.plan import GraphRecord, HardwareRecord, Plan, PlannedGroup, SpaceRecord
@@ -44,7 +45,7 @@ def assemble(planning: Planning, kernels: Sequence[Kernel], result: SolveResult)
         unfused_peak_memory_bytes=peak_memory(program, alone) if unfused_ns is not None else None,
         space=_space_record(planning.priced), seconds=dict(planning.clock.seconds),
         groups=groups, warnings=_warnings(planning, program, order),
-        conflicts=tuple({"message": line} for line in result.conflicts),
+        conflicts=explain_infeasible(planning, result),
     )  # fmt: skip
 
 

@@ -61,12 +61,23 @@ class Planning:
         kernels = apply_pins(
             space.program, space.kernels, (*self.options.together, *together), (*self.options.apart, *apart)
         )
+        return self._solve_over(kernels, chosen, warm)
+
+    def _solve_over(
+        self, kernels: Sequence[Kernel], strategy: str, warm: Sequence[Kernel]
+    ) -> tuple[ColumnSet, SolveResult]:
         columns = make_problem(
             self.priced, kernels, recompute=self.options.recompute, max_kernels=self.options.max_kernels
         )
         position = {(k.members, k.writes): i for i, k in enumerate(columns.kernels)}
         start = [position[key] for k in warm if (key := (k.members, k.writes)) in position]
-        return columns, self._run(columns, chosen, start)
+        return columns, self._run(columns, strategy, start)
+
+    def without(self, banned: Kernel, *, warm: Sequence[Kernel] = ()) -> tuple[ColumnSet, SolveResult]:
+        """Solve again with every kernel over the members of `banned` left out."""
+        rest = [k for k in self.priced.space.kernels if k.members != banned.members]
+        kernels = apply_pins(self.priced.space.program, rest, self.options.together, self.options.apart)
+        return self._solve_over(kernels, self.options.strategy, warm)
 
     @cached_property
     def unfused(self) -> tuple[ColumnSet, SolveResult]:
