@@ -9,6 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from fusesolve.builder import GraphBuilder
+from fusesolve.decompose import expand_composite
 from fusesolve.errors import InputError, InternalError
 from fusesolve.graph import AttrValue, DType, Literal, Operand, TensorType
 
@@ -189,6 +190,10 @@ class NodeView:
                   **attrs: AttrValue) -> tuple[str, ...]:  # fmt: skip
         """Add one primitive with several results; `types` declares them for an opaque one."""
         return self.values.builder.add(op, operands, attrs, source=self.source, types=types)
+
+    def composite(self, name: str, *operands: Operand, **attrs: AttrValue) -> tuple[str, ...]:
+        """Add the primitives of a composite of `COMPOSITES`; returns the names of its results."""
+        return expand_composite(self.values.builder, name, operands, attrs, source=self.source)
 
     def constant(self, name: str) -> bool:
         """Whether an emitted value or operand is a weight."""

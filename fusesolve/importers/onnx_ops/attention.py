@@ -4,11 +4,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fusesolve.graph import DType, Literal, Operand
+from fusesolve.graph import AttrValue, DType, Literal, Operand
 from fusesolve.importers.onnx_lower import Handler
 from fusesolve.importers.onnx_node import NodeView
 from fusesolve.importers.onnx_ops.movement import cut
-from fusesolve.importers.onnx_ops.normalise import softmax
+from fusesolve.importers.onnx_ops.normalise import softmax_of_masked
 
 
 def _heads(node: NodeView, index: int, count: int) -> str:
@@ -32,13 +32,12 @@ def _grouped(node: NodeView, x: str, heads: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Operands:
-    """Queries, keys and values as [batch, heads, length, size], and the new keys and values before grouping."""
+    """Queries, keys and values as [batch, heads, length, size], those of the past in front."""
 
     q: str
-    k: str
-    v: str
     keys: str
     values: str
+    past: int
 
 
 def _operands(node: NodeView) -> _Operands:
@@ -49,8 +48,22 @@ def _operands(node: NodeView) -> _Operands:
         k = node.emit("concat", node.tensor(4), k, axis=2)
     if node.has(5):
         v = node.emit("concat", node.tensor(5), v, axis=2)
-    heads = node.known(q).shape[1]
-    return _Operands(q=q, k=_grouped(node, k, heads), v=_grouped(node, v, heads), keys=k, values=v)
+    return _Operands(q=q, keys=k, values=v, past=node.type(4).shape[2] if node.has(4) else 0)
+
+
+def _joined(node: NodeView, x: str) -> str:
+    """Heads side by side again where the operands had three axes."""
+    if len(node.type(0).shape) == 4:
+        return x
+    return node.reshape(node.emit("transpose", x, perm=(0, 2, 1, 3)), node.result().shape)
+
+
+def _without_mask(node: NodeView, found: _Operands) -> str:
+    attrs: dict[str, AttrValue] = {"causal": bool(node.attr("is_causal", 0)), "offset": found.past}
+    if node.attr("scale"):
+        attrs["scale"] = float(node.attr("scale"))
+    softcap = float(node.attr("softcap", 0.0))
+    return _joined(node, node.composite("attention", found.q, found.keys, found.values, softcap=softcap, **attrs)[0])
 
 
 def _causal(node: NodeView, scores: str, past: int) -> str:
@@ -63,8 +76,6 @@ def _causal(node: NodeView, scores: str, past: int) -> str:
 
 def _masked(node: NodeView, scores: str) -> str | None:
     """Scores with the mask applied: false is minus infinity, a number is added; None for a mask that is too short."""
-    if not node.has(3):
-        return scores
     mask, kind = node.tensor(3), node.type(3)
     if kind.shape[-1] not in (1, node.known(scores).shape[-1]):
         return None
@@ -82,21 +93,25 @@ def _attention(node: NodeView) -> Sequence[Operand | None] | None:
     if windowed or node.wants(3) or node.has(6) or node.attr("softmax_precision") not in (None, 1):
         return None
     found = _operands(node)
+    if not node.has(3):
+        made = _without_mask(node, found)
+        return [made, found.keys if node.wants(1) else None, found.values if node.wants(2) else None, None]
     size = node.known(found.q).shape[3]
     scale = float(node.attr("scale") or 1 / math.sqrt(size))
-    product = node.emit("matmul", found.q, found.k, transpose_b=True)
+    keys = _grouped(node, found.keys, node.known(found.q).shape[1])
+    product = node.emit("matmul", found.q, keys, transpose_b=True)
     scores = node.emit("mul", product, Literal(scale))
     cap = float(node.attr("softcap", 0.0))
     if cap > 0:
         scores = node.emit("mul", node.emit("tanh", node.emit("div", scores, Literal(cap))), Literal(cap))
     if node.attr("is_causal", 0):
-        scores = _causal(node, scores, node.type(4).shape[2] if node.has(4) else 0)
+        scores = _causal(node, scores, found.past)
     masked = _masked(node, scores)
     if masked is None:
         return None
-    made = node.emit("matmul", softmax(node, masked, 3, may_be_empty=node.has(3)), found.v)
-    if len(node.type(0).shape) == 3:
-        made = node.reshape(node.emit("transpose", made, perm=(0, 2, 1, 3)), node.result().shape)
+    heads = node.known(found.q).shape[1]
+    made = node.emit("matmul", softmax_of_masked(node, masked, 3), _grouped(node, found.values, heads))
+    made = _joined(node, made)
     return [made, found.keys if node.wants(1) else None, found.values if node.wants(2) else None, None]
 
 
@@ -110,21 +125,10 @@ def _rotary(node: NodeView) -> Operand | None:
     dim = int(node.attr("rotary_embedding_dim", 0)) or size
     cos, sin = _table(node, 1, dim), _table(node, 2, dim)
     apart = bool(node.attr("interleaved", 0))
-    first = cut(node, x, 3, 0, dim, 2) if apart else cut(node, x, 3, 0, dim // 2)
-    second = cut(node, x, 3, 1, dim, 2) if apart else cut(node, x, 3, dim // 2, dim)
-    real = node.emit("sub", node.emit("mul", first, cos), node.emit("mul", second, sin))
-    imaginary = node.emit("add", node.emit("mul", first, sin), node.emit("mul", second, cos))
-    if apart:
-        deep = (*node.known(x).shape[:3], dim // 2, 1)
-        pair = node.emit("concat", node.reshape(real, deep), node.reshape(imaginary, deep), axis=4)
-        turned = node.reshape(pair, (*deep[:3], dim))
-    else:
-        turned = node.emit("concat", real, imaginary, axis=3)
+    (turned,) = node.composite("rotary", cut(node, x, 3, 0, dim), cos, sin, interleaved=apart)
     if dim < size:
         turned = node.emit("concat", turned, cut(node, x, 3, dim, size), axis=3)
-    if len(shape) == 3:
-        turned = node.reshape(node.emit("transpose", turned, perm=(0, 2, 1, 3)), shape)
-    return turned
+    return _joined(node, turned)
 
 
 def _table(node: NodeView, index: int, dim: int) -> str:

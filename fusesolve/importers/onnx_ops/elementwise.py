@@ -51,31 +51,14 @@ def _mod(node: NodeView) -> Operand:
 
 
 def _pow(node: NodeView) -> Operand:
-    """Powers that a compiler strength-reduces are spelled out; the exponent takes the type of the base."""
+    """Powers that a compiler strength-reduces are cheaper primitives; the exponent takes the type of the base."""
     exponent = node.scalar(1)
     base, power = node.elementwise()
-    if isinstance(power, Literal) and exponent is not None and isinstance(base, str):
-        reduced = _small_power(node, base, float(exponent))
-        if reduced is not None:
-            return reduced
     dtype = node.type(0).dtype
-    if dtype.is_float and isinstance(power, Literal):
-        power = Literal(float(power.value))
-    elif dtype is not node.type(1).dtype and isinstance(power, str):
-        power = node.cast(power, dtype)
-    return node.emit("pow", base, power)
-
-
-def _small_power(node: NodeView, base: str, exponent: float) -> str | None:
-    if exponent == 2:
-        return node.emit("square", base)
-    if exponent == 3:
-        return node.emit("mul", node.emit("square", base), base)
-    if not node.type(0).dtype.is_float:
-        return None
-    if exponent == 0.5:
-        return node.emit("sqrt", base)
-    return node.emit("reciprocal", base) if exponent == -1 else None
+    if isinstance(power, Literal) and exponent is not None and isinstance(base, str):
+        whole = not dtype.is_float and float(exponent).is_integer()
+        return node.composite("pow", base, Literal(int(exponent) if whole else float(exponent)))[0]
+    return node.emit("pow", base, node.cast(power, dtype) if isinstance(power, str) else power)
 
 
 def _bit_shift(node: NodeView) -> Operand:
@@ -154,116 +137,33 @@ def _clip(node: NodeView) -> Operand | None:
 # --- activations ---
 
 
-def _scaled(node: NodeView, name: str, default: float) -> Literal:
-    return Literal(float(node.attr(name, default)))
+def _activation(composite: str, *names: str) -> Handler:
+    """A composite of one operand; `names`: the attributes that both have, by the same name and meaning."""
 
+    def emit(node: NodeView) -> Operand:
+        given = {name: node.attr(name) for name in names if node.attr(name) is not None}
+        return node.composite(composite, node.tensor(0), **given)[0]
 
-def _leaky_relu(node: NodeView) -> Operand:
-    x = node.tensor(0)
-    return node.emit("where", node.emit("less", x, Literal(0.0)), node.emit("mul", x, _scaled(node, "alpha", 0.01)), x)
+    return emit
 
 
 def _prelu(node: NodeView) -> Operand:
-    x, slope = node.tensor(0), node.operand(1)
-    return node.emit("where", node.emit("less", x, Literal(0.0)), node.emit("mul", x, slope), x)
+    return node.composite("prelu", node.tensor(0), node.operand(1))[0]
 
 
-def _elu_of(node: NodeView, x: str, alpha: float) -> str:
-    """Take x above 0, alpha * (exp(x) - 1) below."""
-    below = node.emit("mul", node.emit("expm1", x), Literal(alpha))
-    return node.emit("where", node.emit("less", x, Literal(0.0)), below, x)
-
-
-def _elu(node: NodeView) -> Operand:
-    return _elu_of(node, node.tensor(0), float(node.attr("alpha", 1.0)))
-
-
-def _selu(node: NodeView) -> Operand:
-    alpha = float(node.attr("alpha", 1.67326319217681884765625))
-    gamma = float(node.attr("gamma", 1.05070102214813232421875))
-    return node.emit("mul", _elu_of(node, node.tensor(0), alpha), Literal(gamma))
-
-
-def _celu(node: NodeView) -> Operand:
-    """max(0, x) + min(0, alpha * (exp(x / alpha) - 1))."""
-    alpha, x = float(node.attr("alpha", 1.0)), node.tensor(0)
-    below = node.emit("mul", node.emit("expm1", node.emit("div", x, Literal(alpha))), Literal(alpha))
-    return node.emit("add", node.emit("relu", x), node.emit("minimum", below, Literal(0.0)))
-
-
-def _thresholded_relu(node: NodeView) -> Operand:
-    x = node.tensor(0)
-    return node.emit("where", node.emit("greater", x, _scaled(node, "alpha", 1.0)), x, Literal(0.0))
-
-
-def _hard_sigmoid_of(node: NodeView, x: str, alpha: float, beta: float) -> str:
-    """clip(alpha * x + beta, 0, 1)."""
-    line = node.emit("add", node.emit("mul", x, Literal(alpha)), Literal(beta))
-    return node.emit("clip", line, min=0.0, max=1.0)
-
-
-def _hard_sigmoid(node: NodeView) -> Operand:
-    return _hard_sigmoid_of(node, node.tensor(0), float(node.attr("alpha", 0.2)), float(node.attr("beta", 0.5)))
-
-
-def _hard_swish(node: NodeView) -> Operand:
-    x = node.tensor(0)
-    return node.emit("mul", x, _hard_sigmoid_of(node, x, 1 / 6, 0.5))
-
-
-def _softplus_of(node: NodeView, x: str) -> str:
-    """log(1 + exp(x)) as max(x, 0) + log1p(exp(-|x|)), which does not overflow."""
-    tail = node.emit("log1p", node.emit("exp", node.emit("neg", node.emit("abs", x))))
-    return node.emit("add", node.emit("relu", x), tail)
-
-
-def _softplus(node: NodeView) -> Operand:
-    return _softplus_of(node, node.tensor(0))
-
-
-def _softsign(node: NodeView) -> Operand:
-    x = node.tensor(0)
-    return node.emit("div", x, node.emit("add", node.emit("abs", x), Literal(1.0)))
-
-
-def _mish(node: NodeView) -> Operand:
-    x = node.tensor(0)
-    return node.emit("mul", x, node.emit("tanh", _softplus_of(node, x)))
-
-
-def _swish(node: NodeView) -> Operand:
-    """Formula: x * sigmoid(alpha * x)."""
-    x, alpha = node.tensor(0), float(node.attr("alpha", 1.0))
-    inner = x if alpha == 1.0 else node.emit("mul", x, Literal(alpha))
-    return node.emit("mul", x, node.emit("sigmoid", inner))
-
-
-def _gelu(node: NodeView) -> Operand:
-    """x/2 * (1 + erf(x/sqrt 2)), or its tanh form 1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))."""
-    x = node.tensor(0)
-    half = node.emit("mul", x, Literal(0.5))
-    if node.attr("approximate", "none") == "tanh":
-        cube = node.emit("mul", node.emit("square", x), x)
-        inner = node.emit("add", x, node.emit("mul", cube, Literal(0.044715)))
-        bent = node.emit("tanh", node.emit("mul", inner, Literal((2 / 3.141592653589793) ** 0.5)))
-    else:
-        bent = node.emit("erf", node.emit("mul", x, Literal(0.5**0.5)))
-    return node.emit("mul", half, node.emit("add", bent, Literal(1.0)))
-
-
-def _shrink(node: NodeView) -> Operand:
-    """Formula: x + bias below -lambd, x - bias above lambd, else 0."""
-    x, bias, edge = node.tensor(0), float(node.attr("bias", 0.0)), float(node.attr("lambd", 0.5))
-    low = node.emit("where", node.emit("less", x, Literal(-edge)), node.emit("add", x, Literal(bias)), Literal(0.0))
-    return node.emit("where", node.emit("greater", x, Literal(edge)), node.emit("sub", x, Literal(bias)), low)
-
+_ACTIVATIONS: Mapping[str, Handler] = {
+    "LeakyRelu": _activation("leaky_relu", "alpha"), "Elu": _activation("elu", "alpha"), "PRelu": _prelu,
+    "Selu": _activation("selu", "alpha", "gamma"), "Celu": _activation("celu", "alpha"),
+    "ThresholdedRelu": _activation("thresholded_relu", "alpha"), "HardSwish": _activation("hardswish"),
+    "HardSigmoid": _activation("hardsigmoid", "alpha", "beta"), "Softplus": _activation("softplus"),
+    "Softsign": _activation("softsign"), "Mish": _activation("mish"), "Swish": _activation("silu", "alpha"),
+    "Gelu": _activation("gelu", "approximate"), "Shrink": _activation("shrink", "lambd", "bias"),
+}  # fmt: skip
 
 ELEMENTWISE: Mapping[str, Handler] = {
     **{name: _direct(op) for name, op in _DIRECT.items()},
     "Sum": _variadic("add"), "Max": _variadic("maximum"), "Min": _variadic("minimum"), "Mean": _mean,
     "Div": _div, "Mod": _mod, "Pow": _pow, "BitShift": _bit_shift, "IsInf": _is_inf, "Where": _where,
     "Cast": _cast, "CastLike": _cast_like, "Identity": _identity, "Dropout": _dropout, "Clip": _clip,
-    "LeakyRelu": _leaky_relu, "PRelu": _prelu, "Elu": _elu, "Selu": _selu, "Celu": _celu,
-    "ThresholdedRelu": _thresholded_relu, "HardSigmoid": _hard_sigmoid, "HardSwish": _hard_swish,
-    "Softplus": _softplus, "Softsign": _softsign, "Mish": _mish, "Swish": _swish, "Gelu": _gelu, "Shrink": _shrink,
+    **_ACTIVATIONS,
 }  # fmt: skip

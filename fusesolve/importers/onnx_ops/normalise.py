@@ -1,7 +1,7 @@
 """ONNX normalisations and softmaxes. Source of the formulas: the ONNX operator specification."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from fusesolve.graph import DType, Literal, Operand, TensorType
 from fusesolve.importers.onnx_lower import Handler
@@ -21,50 +21,34 @@ def _wide(node: NodeView, x: str) -> str:
 # --- softmax ---
 
 
-def softmax(node: NodeView, x: str, axis: int, *, may_be_empty: bool = False) -> str:
-    """exp(x - max) / sum(exp(x - max)) along one axis, in f32 inside for 16-bit floats.
+def softmax_of_masked(node: NodeView, x: str, axis: int) -> str:
+    """Softmax along one axis, in f32 inside for 16-bit floats, that gives zeros for a row of minus infinities.
 
-    `may_be_empty`: a row of minus infinities gives zeros, not NaN; its maximum is taken as the least finite number and
-    its sum as 1, which changes no other row (their sums contain exp(0)).
+    The maximum of such a row is taken as the least finite number and its sum as 1, which changes no other row: their
+    sums contain exp(0).
     """
     wide = _wide(node, x)
-    top = node.emit("reduce_max", wide, axis=axis, keepdims=True)
-    if may_be_empty:
-        top = node.emit("maximum", top, Literal(_LEAST_F32))
+    top = node.emit("maximum", node.emit("reduce_max", wide, axis=axis, keepdims=True), Literal(_LEAST_F32))
     powers = node.emit("exp", node.emit("sub", wide, top))
-    total = node.emit("reduce_sum", powers, axis=axis, keepdims=True)
-    if may_be_empty:
-        total = node.emit("maximum", total, Literal(1.0))
+    total = node.emit("maximum", node.emit("reduce_sum", powers, axis=axis, keepdims=True), Literal(1.0))
     return node.cast(node.emit("div", powers, total), node.known(x).dtype)
 
 
-def _log_of_softmax(node: NodeView, x: str, axis: int) -> str:
-    """(x - max) - log(sum(exp(x - max))) along one axis."""
-    wide = _wide(node, x)
-    low = node.emit("sub", wide, node.emit("reduce_max", wide, axis=axis, keepdims=True))
-    total = node.emit("reduce_sum", node.emit("exp", low), axis=axis, keepdims=True)
-    return node.cast(node.emit("sub", low, node.emit("log", total)), node.known(x).dtype)
-
-
-def _over_rows(node: NodeView, along: Callable[[NodeView, str, int], str]) -> Operand:
+def _over_rows(composite: str) -> Handler:
     """Up to opset 12 the axes from `axis` (default 1) on are one row; from 13 on one axis (default the last) is."""
-    shape = node.type(0).shape
-    if not shape:
-        return node.reshape(along(node, node.reshape(node.tensor(0), (1,)), 0), ())
-    axis = int(node.attr("axis", 1 if node.opset < 13 else -1))
-    axis = axis % len(shape) if axis < len(shape) else axis
-    if node.opset >= 13 or axis == len(shape) - 1:
-        return along(node, node.tensor(0), axis)
-    rows = node.reshape(node.tensor(0), (math.prod(shape[:axis]), math.prod(shape[axis:])))
-    return node.reshape(along(node, rows, 1), shape)
 
+    def emit(node: NodeView) -> Operand:
+        shape = node.type(0).shape
+        axis = int(node.attr("axis", 1 if node.opset < 13 else -1))
+        if not shape:
+            return node.composite(composite, node.reshape(node.tensor(0), (1,)), axis=0)[0]
+        axis = axis % len(shape) if axis < len(shape) else axis
+        if node.opset >= 13 or axis == len(shape) - 1:
+            return node.composite(composite, node.tensor(0), axis=axis)[0]
+        rows = node.reshape(node.tensor(0), (math.prod(shape[:axis]), math.prod(shape[axis:])))
+        return node.composite(composite, rows, axis=1)[0]
 
-def _softmax(node: NodeView) -> Operand:
-    return _over_rows(node, softmax)
-
-
-def _log_softmax(node: NodeView) -> Operand:
-    return _over_rows(node, _log_of_softmax)
+    return emit
 
 
 def _hardmax(node: NodeView) -> Operand | None:
@@ -82,71 +66,40 @@ def _hardmax(node: NodeView) -> Operand | None:
 # --- statistics over axes ---
 
 
-def _mean(node: NodeView, x: str, axes: Sequence[int]) -> str:
-    return node.emit("reduce_mean", x, axis=tuple(axes), keepdims=True)
+def _last_axes(node: NodeView) -> tuple[int, ...]:
+    rank = len(node.type(0).shape)
+    return tuple(range(int(node.attr("axis", -1)) % rank, rank))
 
 
-def _centred(node: NodeView, x: str, axes: Sequence[int], epsilon: float) -> tuple[str, str, str]:
-    """(x - mean), mean and 1 / sqrt(variance + epsilon) over `axes`, which are kept with extent 1."""
-    mean = _mean(node, x, axes)
-    centred = node.emit("sub", x, mean)
-    variance = _mean(node, node.emit("square", centred), axes)
-    return centred, mean, node.emit("rsqrt", node.emit("add", variance, Literal(epsilon)))
-
-
-def _affine(node: NodeView, x: str, scale: str | None, shift: str | None) -> str:
-    """Apply x * scale + shift, with scale and shift in the type of x."""
-    if scale is not None:
-        x = node.emit("mul", x, node.cast(scale, node.known(x).dtype))
-    if shift is not None:
-        x = node.emit("add", x, node.cast(shift, node.known(x).dtype))
-    return x
+def _epsilon(node: NodeView) -> float:
+    return float(node.attr("epsilon", 1e-5))
 
 
 def _layer_norm(node: NodeView) -> Sequence[Operand | None]:
-    """(x - mean) / sqrt(variance + epsilon) * scale + bias over the axes from `axis` on; also mean and 1/sqrt."""
-    rank = len(node.type(0).shape)
-    axes = range(int(node.attr("axis", -1)) % rank, rank)
-    x = _wide(node, node.tensor(0))
-    centred, mean, inverse = _centred(node, x, axes, float(node.attr("epsilon", 1e-5)))
-    normal = node.emit("mul", centred, inverse)
-    made = _affine(node, normal, node.tensor(1), node.tensor(2) if node.has(2) else None)
-    return [node.cast(made, node.result().dtype), mean, inverse]
+    """The result, and the mean and reciprocal deviation that training asks for."""
+    operands = [node.tensor(index) for index in range(node.count) if node.has(index)]
+    return node.composite("layernorm", *operands, axis=_last_axes(node), eps=_epsilon(node))
 
 
 def _rms_norm(node: NodeView) -> Operand:
-    """Formula: x / sqrt(mean(x^2) + epsilon) * scale over the axes from `axis` on."""
-    rank = len(node.type(0).shape)
-    axes = range(int(node.attr("axis", -1)) % rank, rank)
-    x = _wide(node, node.tensor(0))
-    square = _mean(node, node.emit("square", x), axes)
-    inverse = node.emit("rsqrt", node.emit("add", square, Literal(float(node.attr("epsilon", 1e-5)))))
-    return node.cast(_affine(node, node.emit("mul", x, inverse), node.tensor(1), None), node.result().dtype)
+    return node.composite("rmsnorm", node.tensor(0), node.tensor(1), axis=_last_axes(node), eps=_epsilon(node))[0]
 
 
 def _instance_norm(node: NodeView) -> Operand:
-    """The mean and variance of each channel of each sample."""
-    rank = len(node.type(0).shape)
-    x = _wide(node, node.tensor(0))
-    centred, _, inverse = _centred(node, x, range(2, rank), float(node.attr("epsilon", 1e-5)))
-    scale, shift = (per_channel(node, node.tensor(index), rank) for index in (1, 2))
-    return node.cast(_affine(node, node.emit("mul", centred, inverse), scale, shift), node.result().dtype)
+    scale, shift = (per_channel(node, node.tensor(index), len(node.type(0).shape)) for index in (1, 2))
+    return node.composite("instancenorm", node.tensor(0), scale, shift, eps=_epsilon(node))[0]
 
 
 def _group_norm(node: NodeView) -> Operand:
-    """Mean and variance of each group of channels; scale and bias per group (opset 18) or per channel (21)."""
+    """Scale and bias are one number per group in opset 18 and one per channel from 21 on."""
     shape, groups = node.type(0).shape, int(node.attr("num_groups"))
-    apart = (shape[0], groups, shape[1] // groups, *shape[2:])
-    x = _wide(node, node.reshape(node.tensor(0), apart))
-    centred, _, inverse = _centred(node, x, range(2, len(apart)), float(node.attr("epsilon", 1e-5)))
-    normal = node.emit("mul", centred, inverse)
+    parameters = [node.tensor(1), node.tensor(2)]
     if node.type(1).shape == (groups,) and groups != shape[1]:
-        scale, shift = (per_channel(node, node.tensor(index), len(apart)) for index in (1, 2))
-        made = node.reshape(_affine(node, normal, scale, shift), shape)
-    else:
-        scale, shift = (per_channel(node, node.tensor(index), len(shape)) for index in (1, 2))
-        made = _affine(node, node.reshape(normal, shape), scale, shift)
-    return node.cast(made, node.result().dtype)
+        pairs = [node.reshape(name, (groups, 1)) for name in parameters]
+        wide = [node.emit("broadcast", name, to=(groups, shape[1] // groups)) for name in pairs]
+        parameters = [node.reshape(name, (shape[1],)) for name in wide]
+    parameters = [per_channel(node, name, len(shape)) for name in parameters]
+    return node.composite("groupnorm", node.tensor(0), *parameters, groups=groups, eps=_epsilon(node))[0]
 
 
 def _batch_norm(node: NodeView) -> Sequence[Operand | None] | None:
@@ -164,12 +117,7 @@ def _batch_norm(node: NodeView) -> Sequence[Operand | None] | None:
         kind = TensorType(dtype, channel_shape(node.type(1).size, rank))
         made = node.emit("add", node.emit("mul", x, node.weight("factor", kind)), node.weight("offset", kind))
         return [node.cast(made, node.result().dtype)]
-    scale, shift, mean, variance = (node.cast(item, dtype) for item in operands)
-    inverse = node.emit("rsqrt", node.emit("add", variance, Literal(float(node.attr("epsilon", 1e-5)))))
-    factor = per_channel(node, node.emit("mul", inverse, scale), rank)
-    centred = node.emit("sub", x, per_channel(node, mean, rank))
-    made = node.emit("add", node.emit("mul", centred, factor), per_channel(node, shift, rank))
-    return [node.cast(made, node.result().dtype)]
+    return list(node.composite("batchnorm", node.tensor(0), *operands, axis=1 if rank > 1 else 0, eps=_epsilon(node)))
 
 
 def _lp_norm(node: NodeView) -> Operand | None:
@@ -185,17 +133,12 @@ def _lp_norm(node: NodeView) -> Operand | None:
 
 
 def _local_response(node: NodeView) -> Operand:
-    """Formula: x / (bias + alpha / size * sum of squares of `size` neighbouring channels) ^ beta."""
-    x, size = node.tensor(0), int(node.attr("size"))
-    offsets = tuple(range(-((size - 1) // 2), size // 2 + 1))
-    total = node.emit("stencil", node.emit("square", x), axis=1, offsets=offsets)
-    scaled = node.emit("mul", total, Literal(float(node.attr("alpha", 1e-4)) / size))
-    base = node.emit("add", scaled, Literal(float(node.attr("bias", 1.0))))
-    return node.emit("div", x, node.emit("pow", base, Literal(float(node.attr("beta", 0.75)))))
+    given = {name: float(node.attr(name)) for name in ("alpha", "beta", "bias") if node.attr(name) is not None}
+    return node.composite("lrn", node.tensor(0), size=int(node.attr("size")), **given)[0]
 
 
 NORMALISATION: Mapping[str, Handler] = {
-    "Softmax": _softmax, "LogSoftmax": _log_softmax, "Hardmax": _hardmax, "LayerNormalization": _layer_norm,
-    "RMSNormalization": _rms_norm, "InstanceNormalization": _instance_norm, "GroupNormalization": _group_norm,
+    "Softmax": _over_rows("softmax"), "LogSoftmax": _over_rows("log_softmax"), "Hardmax": _hardmax,
+    "LayerNormalization": _layer_norm, "RMSNormalization": _rms_norm, "InstanceNormalization": _instance_norm, "GroupNormalization": _group_norm,
     "BatchNormalization": _batch_norm, "LpNormalization": _lp_norm, "LRN": _local_response,
 }  # fmt: skip
