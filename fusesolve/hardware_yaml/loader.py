@@ -47,21 +47,21 @@ def load_profile(path_or_name: str) -> HardwareProfile:
     return parse_profile(_read(path), str(path))
 
 
-def find_profile(path_or_name: str, beside: Path | None = None) -> Path:
-    """Where the profile `path_or_name` is: a file (also relative to the folder `beside`), or a bundled one.
+def find_profile(path_or_name: str, origin: Path | None = None) -> Path:
+    """Where the profile `path_or_name` is: a file, or a bundled one.
 
-    Raises InputError with near matches where there is none.
+    Files are looked for in the current folder or, where the file `origin` extends them, beside that. A bare name never means `origin` itself: `h100.yaml` may extend the bundled `h100`. Raises InputError with near
+    matches where there is none.
     """
-    folders = [Path(), *([beside] if beside else [])]
-    for folder in folders:
-        if _is_file(folder / path_or_name):
-            return folder / path_or_name
+    if _is_file(file := (origin.parent if origin else Path()) / path_or_name):
+        return file
     bundled = bundled_dir("hardware")
     if Path(path_or_name).name == path_or_name:
-        for folder in [*folders[1:], bundled, bundled / "base"]:
+        for folder in [*([origin.parent] if origin else []), bundled, bundled / "base"]:
             for suffix in _SUFFIXES:
-                if _is_file(folder / f"{path_or_name}{suffix}"):
-                    return folder / f"{path_or_name}{suffix}"
+                path = folder / f"{path_or_name}{suffix}"
+                if path != origin and _is_file(path):
+                    return path
     names = bundled_names()
     close = get_close_matches(path_or_name.lower().removesuffix(".yaml"), names, n=3, cutoff=0.5)
     hint = f"did you mean {', '.join(close)}?" if close else f"bundled are {', '.join(names)}"
@@ -127,7 +127,7 @@ def _resolve(tree: dict[str, Plain], problems: list[Problem], origin: Path, chai
     if not isinstance(parent, str):
         problems.append(Problem("$.extends", f"expected the name or path of a profile, got {parent!r}"))
         return own
-    path = find_profile(parent, origin.parent)
+    path = find_profile(parent, origin)
     if path.resolve() in chain:
         names = " -> ".join(step.name for step in [*chain, path])
         raise InputError(f"{origin}: $.extends: profiles inherit in a circle: {names}")

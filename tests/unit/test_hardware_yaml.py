@@ -283,6 +283,20 @@ def test_extends_finds_files_beside_the_extending_one(tmp_path):
     assert (profile.name, profile.launch.stream, profile.launch.graph) == ("child", 2e-6, 1e-6)
 
 
+def test_a_file_may_have_the_name_of_the_bundled_profile_that_it_extends(tmp_path, monkeypatch):
+    (tmp_path / "h100.yaml").write_text("extends: h100\nname: mine\n")
+    monkeypatch.chdir(tmp_path)
+    assert load_profile("h100.yaml").name == "mine"
+    assert load_profile(str(tmp_path / "h100.yaml")).compute.units == 132
+
+
+def test_files_of_the_current_folder_never_get_into_a_bundled_chain(tmp_path, monkeypatch):
+    (tmp_path / "sm_90").write_text("name: intruder\n")
+    (tmp_path / "h100-sxm").write_text("name: intruder\n")
+    monkeypatch.chdir(tmp_path)
+    assert load_profile("h100").name == "H100-SXM5-80GB"
+
+
 def test_null_takes_an_inherited_key_away(tmp_path):
     path = tmp_path / "plain.yaml"
     path.write_text("extends: h100\ncompute: {tensor: null}\ncalibration: null\n")
