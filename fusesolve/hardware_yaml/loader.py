@@ -50,8 +50,9 @@ def load_profile(path_or_name: str) -> HardwareProfile:
 def find_profile(path_or_name: str, origin: Path | None = None) -> Path:
     """Where the profile `path_or_name` is: a file, or a bundled one.
 
-    Files are looked for in the current folder or, where the file `origin` extends them, beside that. A bare name never means `origin` itself: `h100.yaml` may extend the bundled `h100`. Raises InputError with near
-    matches where there is none.
+    Files are looked for in the current folder or, where the file `origin` extends them, beside that. A bare name never
+    means `origin` itself: `h100.yaml` may extend the bundled `h100`. Raises InputError with near matches where there is
+    none.
     """
     if _is_file(file := (origin.parent if origin else Path()) / path_or_name):
         return file
