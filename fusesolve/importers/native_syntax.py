@@ -280,11 +280,27 @@ def parse_attr(text: str, bind: Mapping[str, int]) -> AttrValue:
     number = parse_number(text)
     if number is not None:
         return number
-    items = [match.group() for match in _ITEM.finditer(text)]
-    if "-".join(items) == text and all(_is_item(item, bind) for item in items):
+    items = _items(text)
+    if items and all(_is_item(item, bind) for item in items):
         values = tuple(value for item in items for value in _item(item, bind))
         return values if len(items) > 1 or _RANGE.fullmatch(items[0]) else values[0]
     return text
+
+
+def _items(text: str) -> list[str]:
+    """The items of a list joined by '-', where a range may have signs of its own; empty where it is no list."""
+    items: list[str] = []
+    position = 0
+    while True:
+        match = _ITEM.match(text, position)
+        if match is None:
+            return []
+        items.append(match.group())
+        position = match.end() + 1
+        if match.end() == len(text):
+            return items
+        if text[match.end()] != "-":
+            return []
 
 
 def _is_item(item: str, bind: Mapping[str, int]) -> bool:

@@ -106,6 +106,7 @@ def _from_yaml(text: str, origin: str) -> Document:
     entries: dict[str, str | list[Text]] = {}
     for key_node, value_node in root.value:
         key = str(key_node.value)
+        _check_key(key, _line(origin, key_node))
         if key in entries:
             raise InputError(f"{_line(origin, key_node)}: the key {key!r} is given twice")
         entries[key] = _yaml_entry(key, value_node, origin)
@@ -163,15 +164,19 @@ def _check_keys(data: Any, origin: str) -> None:
     if not isinstance(data, Mapping):
         raise InputError(f"{origin}: a graph is a mapping with the keys {', '.join(_KEYS)}")
     for key in data:
-        if key not in _KEYS:
-            near = get_close_matches(str(key), _KEYS, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; the keys are {', '.join(_KEYS)}"
-            raise InputError(f"{origin}: unknown key {key!r}{hint}")
+        _check_key(str(key), origin)
     for key in ("format", "ops", "outputs"):
         if key not in data:
             raise InputError(f"{origin}: the key {key!r} is missing")
     if data["format"] != FORMAT:
         raise InputError(f"{origin}: format is {data['format']!r}, this version reads {FORMAT!r}")
+
+
+def _check_key(key: str, where: str) -> None:
+    if key not in _KEYS:
+        near = get_close_matches(key, _KEYS, 1)
+        hint = f"; did you mean {near[0]!r}?" if near else f"; the keys are {', '.join(_KEYS)}"
+        raise InputError(f"{where}: unknown key {key!r}{hint}")
 
 
 def _document(entries: Mapping[str, str | Sequence[Text]], origin: str) -> Document:
