@@ -28,6 +28,7 @@ def bind_dims(source: OnnxSource, bind: Mapping[str, int], origin: str) -> str |
     is the better explanation where a later stage fails, and no failure by itself.
     """
     model = source.model
+    known = ", ".join(_bindable(source)) or "none: every input is static"
     used: set[str] = set()
     values = _bind_scalars(model, source.weights, bind, used)
     for item in model.graph.input:
@@ -35,7 +36,6 @@ def bind_dims(source: OnnxSource, bind: Mapping[str, int], origin: str) -> str |
             _bind_input(item, bind, used, origin)
     unused = [name for name in bind if name not in used and name not in values]
     if unused:
-        known = ", ".join(_bindable(model)) or "none: every input is static"
         raise InputError(f"{origin}: --bind {unused[0]}={bind[unused[0]]}: no input has such a dim (there are {known})")
     _forget_inferred_shapes(model, bind)
     return _contradiction(model, origin)
@@ -66,11 +66,6 @@ def _bind_scalars(
 
 
 def _bind_input(item: onnx.ValueInfoProto, bind: Mapping[str, int], used: set[str], origin: str) -> None:
-    if item.type.WhichOneof("value") != "tensor_type":
-        kind = item.type.WhichOneof("value") or "value of unknown kind"
-        raise InputError(f"{origin}: input '{item.name}' is a {kind.removesuffix('_type')}, only tensors are planned")
-    if not item.type.tensor_type.HasField("shape"):
-        raise InputError(f"{origin}: input '{item.name}' has no rank: export the model with the shape of its inputs")
     for axis, dim in enumerate(item.type.tensor_type.shape.dim):
         place = f"{item.name}:{axis}"
         if place in bind:
@@ -100,11 +95,12 @@ def _checked(name: str, size: int, origin: str) -> int:
     return size
 
 
-def _bindable(model: onnx.ModelProto) -> Iterator[str]:
-    """Symbols of the inputs' dims, as far as they are still there, and places of the others that carry none."""
-    names = (dim.dim_param for item in model.graph.input for dim in item.type.tensor_type.shape.dim)
+def _bindable(source: OnnxSource) -> Iterator[str]:
+    """Symbols of the inputs' dims, then all places."""
+    inputs = [item for item in source.model.graph.input if item.name not in source.weights]
+    names = (dim.dim_param for item in inputs for dim in item.type.tensor_type.shape.dim)
     yield from dict.fromkeys(name for name in names if name)
-    for item in model.graph.input:
+    for item in inputs:
         rank = len(item.type.tensor_type.shape.dim)
         if rank:
             yield f"{item.name}:0..{rank - 1}"
@@ -123,7 +119,7 @@ def _forget_inferred_shapes(model: onnx.ModelProto, bind: Mapping[str, int]) -> 
         scope.value_info.extend(kept)
         for item in (*scope.value_info, *scope.output):
             for dim in item.type.tensor_type.shape.dim:
-                if dim.dim_param in bind:
+                if dim.dim_param in bind and item.name in opaque:
                     dim.dim_value = bind[dim.dim_param]
                 elif dim.HasField("dim_value") and dim.dim_value < 0:
                     dim.ClearField("dim_value")

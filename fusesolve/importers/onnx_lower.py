@@ -136,7 +136,8 @@ class Lowering:
                 results = self._opaque(view, strict=strict)
             self._keep_results(view, [results] if isinstance(results, str | Literal) else results)
         except InputError as error:
-            raise InputError(f"{self.origin}: node '{source}' ({node.op_type}): {error}") from None
+            text = str(error).removeprefix(f"{source}: ")
+            raise InputError(f"{self.origin}: node '{source}' ({node.op_type}): {text}") from None
 
     def _keep_results(self, view: NodeView, results: Sequence[Operand | None]) -> None:
         for value, result in zip(view.node.outputs, results, strict=False):

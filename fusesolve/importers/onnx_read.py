@@ -52,7 +52,7 @@ def read_onnx(source: Path | bytes, origin: str) -> OnnxSource:
     content = source if isinstance(source, bytes) else _read_bytes(source, origin)
     model = _parse(content, origin)
     model = _with_supported_opset(model, origin)
-    _check_names(model, origin)
+    _check_interface(model, origin)
     weights, warnings = _drop_weight_data(model, None if isinstance(source, bytes) else source.parent, origin)
     _set_apart_unknown_operators(model)
     _sort_nodes(model.graph, origin)
@@ -133,8 +133,15 @@ def _with_supported_opset(model: onnx.ModelProto, origin: str) -> onnx.ModelProt
         ) from None
 
 
-def _check_names(model: onnx.ModelProto, origin: str) -> None:
-    """InputError where two nodes produce the same value."""
+def _check_interface(model: onnx.ModelProto, origin: str) -> None:
+    """InputError where an input is no tensor or has no rank, and where two nodes produce the same value."""
+    for item in model.graph.input:
+        kind = item.type.WhichOneof("value")
+        if kind != "tensor_type":
+            text = (kind or "value of unknown kind").removesuffix("_type")
+            raise InputError(f"{origin}: input '{item.name}' is a {text}, only tensors are planned")
+        if not item.type.tensor_type.HasField("shape"):
+            raise InputError(f"{origin}: input '{item.name}' has no rank: export the model with the shape of its inputs")
     seen: set[str] = set()
     for node in model.graph.node:
         for name in node.output:

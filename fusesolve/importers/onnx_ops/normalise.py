@@ -139,6 +139,7 @@ def _local_response(node: NodeView) -> Operand:
 
 NORMALISATION: Mapping[str, Handler] = {
     "Softmax": _over_rows("softmax"), "LogSoftmax": _over_rows("log_softmax"), "Hardmax": _hardmax,
-    "LayerNormalization": _layer_norm, "RMSNormalization": _rms_norm, "InstanceNormalization": _instance_norm, "GroupNormalization": _group_norm,
+    "LayerNormalization": _layer_norm, "RMSNormalization": _rms_norm,
+    "InstanceNormalization": _instance_norm, "GroupNormalization": _group_norm,
     "BatchNormalization": _batch_norm, "LpNormalization": _lp_norm, "LRN": _local_response,
 }  # fmt: skip
