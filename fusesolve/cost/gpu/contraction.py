@@ -5,6 +5,9 @@ compute and memory) was fitted on public GEMM latencies: mean error 5 % on H100 
 the one that the model finds fastest, as a library's heuristic would.
 """
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 
 from fusesolve.cost.gpu import terms as t
@@ -19,6 +22,7 @@ SPLITS = (1, 2, 3, 4, 6, 8, 16, 32)
 STEP_BYTES = 128  # bytes of a k-step of one operand row on the tensor pipe
 FMA_STEP = 8  # elements of a k-step on the FMA pipe
 OVERLAP = 2.7  # p-norm of compute and memory time
+RESIDENT = (1.0, 2.0, 4.0)  # tiles on a unit at once: 32,768 accumulators of a unit's registers, at most four tiles
 EXPOSED = 0.6  # share of a tile's epilogue that the next tile's main loop does not hide
 POWER_TIME = 300e-6  # seconds after which a kernel runs at its sustained power
 
@@ -101,9 +105,8 @@ def _terms(
     resident = np.clip(np.minimum(np.floor(32768.0 / (m * n)), res["resident"]), 1.0, 4.0)
     mma = 2.0 * m * n * step / (rate / (1.0 + 0.5 / m + 0.5 / n))
     useful = (np.minimum(m, w["m"]) + np.minimum(n, w["n"])) * step * w["operand_bytes"]
-    active = np.clip(res["blocks"] / units, 1.0 / units, 1.0)
-    feed = np.maximum(useful / device.constant("port", 160e9), useful * active / _l2_per_unit(device))
-    feed = feed + _prologue(device, w, tile, step) / np.maximum(resident, 1.0)
+    port = useful / device.constant("port", 160e9)
+    l2_time = res["blocks"] * steps * useful / (_l2_per_unit(device) * units)
     interval = device.constant("gemm_latency", 0.8e-6) / np.maximum(device.constant("gemm_stages_max", 3.0), 1.0)
     interval = np.where(tensor, interval, 0.5 * interval)
     drain = device.constant("gemm_prologue", 0.5e-6) + (
@@ -111,8 +114,16 @@ def _terms(
         / device.constant("gemm_drain", 20e9)
     )  # fmt: skip
     drain = drain + _epilogue(device, w, m, n)
-    busy = _busy(device, res["blocks"], steps, resident, mma=mma, feed=feed, interval=interval, drain=drain)
-    only_mma = _busy(device, res["blocks"], steps, resident, mma=mma, feed=0.0 * mma, interval=0.0 * mma, drain=0.0 * drain)
+    prologue = _prologue(device, w, tile, step)
+    busy, only_mma = np.full_like(mma * steps, np.inf), np.zeros_like(mma * steps)
+    for count in RESIDENT:  # a kernel may keep fewer tiles on a unit than fit: it takes the best number
+        order = _Waves(device, res["blocks"], count)
+        step_time = np.maximum(mma, port + prologue / count)
+        loop = order.over(partial(_loop, steps, step_time, interval))
+        drains = order.over(lambda tiles: EXPOSED * drain * tiles) + (1.0 - EXPOSED) * drain
+        found = np.where(count <= resident, np.maximum(loop, l2_time) + drains, np.inf)
+        only_mma = np.where(found < busy, order.over(lambda tiles: steps * mma * tiles), only_mma)
+        busy = np.minimum(busy, found)
     streams = t.stream_terms(device, w)
     split = np.where(tile["split"] > 1, device.constant("gemm_split", 3.0e-6), 0.0)
     return streams | {
@@ -128,21 +139,33 @@ def _l2_per_unit(device: Device) -> float:
     return max(device.constant("gemm_l2_per_unit", default), 1.0)
 
 
-def _busy(
-    device: Device, blocks: Array, steps: Array, resident: Array, *, mma: Array, feed: Array, interval: Array, drain: Array
-) -> Array:  # fmt: skip
-    """Seconds of all tiles over all units: full waves, and a last wave that is sharp or smoothed by `gemm_tail`."""
-    slots = device.units * resident
-    full_waves = np.floor(blocks / slots)
-    rest = blocks - full_waves * slots
-    last = np.ceil(rest / device.units)
-    per_step = lambda count: np.maximum(count * np.maximum(mma, feed), interval)  # noqa: E731 - used three times below
-    full = steps * per_step(resident) + EXPOSED * drain * resident
-    alone = np.where(rest > 0, steps * per_step(last) + EXPOSED * drain * last, 0.0)
-    tail = device.constant("gemm_tail", 0.4)
-    long = full_waves * full + (1.0 - tail) * alone + tail * rest / slots * full + (1.0 - EXPOSED) * drain
-    short = steps * per_step(np.maximum(last, 1.0)) + drain * np.maximum(last, 1.0)
-    return np.where(full_waves > 0, long, short)
+def _loop(steps: Array, each: Array, interval: Array, tiles: Array) -> Array:
+    """Seconds of the main loops of `tiles` tiles side by side on a unit: throughput, or the latency of a step."""
+    seconds: Array = steps * np.maximum(tiles * each, np.minimum(tiles, 1.0) * interval)
+    return seconds
+
+
+class _Waves:
+    """Tiles over units in waves of `count` tiles a unit: full waves, and a last one smoothed by `gemm_tail`.
+
+    A single partial wave is sharp: its units work on one tile more or less.
+    """
+
+    def __init__(self, device: Device, blocks: Array, count: float) -> None:
+        self.count = np.full((1, 1), count)
+        slots = device.units * count
+        self.full = np.floor(blocks / slots)
+        rest = blocks - self.full * slots
+        self.last = np.ceil(rest / device.units)
+        self.tail = np.where(self.full > 0, device.constant("gemm_tail", 0.4), 0.0)
+        self.share = rest / slots
+
+    def over(self, seconds: Callable[[Array], Array]) -> Array:
+        """Seconds of the busiest unit, from the seconds that it takes for a number of tiles side by side."""
+        full = seconds(self.count)
+        alone = seconds(self.last)
+        total: Array = self.full * full + (1.0 - self.tail) * alone + self.tail * self.share * full
+        return total
 
 
 def _prologue(device: Device, w: Columns, tile: Columns, step: Array) -> Array:

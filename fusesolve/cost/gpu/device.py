@@ -8,6 +8,7 @@ from fusesolve.cost.table import Array
 from fusesolve.group import TENSOR_TYPES
 from fusesolve.hardware import HardwareProfile, launch_overhead, per_clock, tensor_peak
 
+CODE_LINES = 16  # instruction lines of 128 bytes that a unit has in flight to the L2 cache
 SHORTEST = 0.3e-6  # seconds: no kernel starts and drains faster
 
 
@@ -17,9 +18,10 @@ class Device:
 
     `fma`, `fma64`, `alu`, `sfu`: instructions per second. `tensor[i]`: FLOP/s for operands of TENSOR_TYPES[i],
     0 where the matrix pipe has no such type. `stream`: sustained DRAM bytes/s of a streaming kernel; `l2`: bytes/s
-    of a kernel whose tensors stay in the L2 cache (read and write mixed). `launch` is paid once per kernel; `floor` is
-    the shortest kernel on the device itself, `gemm_floor` what a contraction or attention adds to its work. The two
-    calibrated floors were measured in CUDA graphs, so the dispatch of a graph node is taken off.
+    of a kernel whose tensors stay in the L2 cache (read and write mixed). `code_fetch`: bytes/s at which one unit
+    fetches instructions that its cache does not hold. `launch` is paid once per kernel; `floor` is the shortest kernel
+    on the device itself, `gemm_floor` what a contraction or attention adds to its work. The two calibrated floors were
+    measured in CUDA graphs, so the dispatch of a graph node is taken off.
     """
 
     profile: HardwareProfile
@@ -34,6 +36,7 @@ class Device:
     l2: float
     knee: float
     dram_latency: float
+    code_fetch: float
     shared_bytes_per_s: float
     launch: float
     floor: float
@@ -68,7 +71,9 @@ def read_device(profile: HardwareProfile, launch: str) -> Device:
         profile=profile, units=compute.units, clock=clock,
         fma=rate("fma", "f32"), fma64=rate("fma", "f64"), alu=rate("alu", "i32"), sfu=rate("sfu", "f32"),
         tensor=tensor, stream=stream, l2=l2, knee=float(cache.knee) if cache is not None else 0.0,
-        dram_latency=memory.dram.latency, shared_bytes_per_s=shared,
+        dram_latency=memory.dram.latency,
+        code_fetch=CODE_LINES * 128.0 / (cache.latency if cache is not None else memory.dram.latency),
+        shared_bytes_per_s=shared,
         launch=launch_overhead(profile, "graph" if launch == "graph" else "stream"),
         floor=max(SHORTEST, profile.constant("kernel_floor", dispatch + 1.2e-6) - dispatch),
         gemm_floor=max(SHORTEST, profile.constant("gemm_t0", dispatch + 1.2e-6) - dispatch),

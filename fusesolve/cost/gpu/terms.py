@@ -123,8 +123,9 @@ def resources(
 def overhead_terms(device: Device, res: Columns) -> dict[str, Array]:
     """`spill`, `code`, `arguments`, `launch`, `floor`: what a kernel pays beside its work.
 
-    Spills go out and come back through the L2 cache. Code beyond the instruction cache of a unit is fetched from L2
-    once per resident wave of blocks. Arguments beyond the first 4 KiB need a second parameter copy.
+    Spills go out and come back through the L2 cache. Code beyond the instruction cache of a unit is fetched again by
+    each unit for each wave of its blocks (`Device.code_fetch`). Arguments beyond the first 4 KiB need a second
+    parameter copy.
     """
     total_threads = res["threads"] * res["blocks"]
     code = device.profile.code
@@ -134,7 +135,7 @@ def overhead_terms(device: Device, res: Columns) -> dict[str, Array]:
     shape = res["blocks"].shape
     return {
         "spill": 2.0 * res["spill_bytes"] * total_threads / device.l2,
-        "code": over * device.units * rounds / device.l2,
+        "code": over * rounds / device.code_fetch,
         "arguments": np.maximum(res["argument_bytes"] - 4096.0, 0.0) * device.constant("argument_byte", 0.1e-9),
         "launch": np.full(shape, device.launch),
         "floor": np.full(shape, device.floor),
