@@ -55,7 +55,7 @@ def _is_native(head: bytes) -> bool:
 
 
 def _is_onnx(head: bytes) -> bool:
-    return head[:1] == b"\x08" and b"\x00" in head + b"\x00"  # field 1, ir_version, of a ModelProto
+    return head[:1] == b"\x08"  # a ModelProto starts with field 1, its ir_version
 
 
 def _is_zip(head: bytes) -> bool:
