@@ -118,7 +118,7 @@ class _Builder:
 
     def build(self) -> Program:
         graph = self.graph
-        nodes = [(i, node) for i, node in enumerate(graph.nodes) if OPS[node.op].kind is not OpKind.VIEW]
+        nodes = [(i, graph.nodes[i]) for i in _demand_order(graph) if OPS[graph.nodes[i].op].kind is not OpKind.VIEW]
         names = [*graph.inputs, *graph.weights, *(out for _, node in nodes for out in node.outputs)]
         number = {name: index for index, name in enumerate(dict.fromkeys(names))}
         operators = tuple(self._operator(k, i, node, number) for k, (i, node) in enumerate(nodes))
@@ -203,6 +203,31 @@ class _Builder:
             )
             for name, index in number.items()
         )  # fmt: skip
+
+
+def _demand_order(graph: Graph) -> list[int]:
+    """Nodes in the order in which the outputs need them, operands from left to right (depth first).
+
+    A topological order that keeps an operator near its first reader whatever the order of the file, so that
+    repeated layers look alike to the memo of the growth. Nodes that no output needs come last.
+    """
+    roots = [graph.producer[name] for name in graph.outputs if name in graph.producer]
+    order: list[int] = []
+    state = bytearray(len(graph.nodes))  # 0 new, 1 open, 2 done
+    for root in (*roots, *range(len(graph.nodes))):
+        stack = [root]
+        while stack:
+            item = stack[-1]
+            if state[item] == 0:
+                state[item] = 1
+                operands = [graph.producer[name] for name in graph.nodes[item].reads if name in graph.producer]
+                stack.extend(p for p in reversed(operands) if state[p] == 0)
+            else:
+                stack.pop()
+                if state[item] == 1:
+                    state[item] = 2
+                    order.append(item)
+    return order
 
 
 def _atom_access(
