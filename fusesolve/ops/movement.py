@@ -103,6 +103,8 @@ def _prepare_slice(types: Sequence[TensorType], attrs: Mapping[str, Any]) -> dic
     extent = types[0].shape[axis]
     first, last = (integers(attrs[key], key, 1)[0] if key in attrs else None for key in ("start", "end"))
     start, stop, _ = slice(first, last, step).indices(extent)
+    if not range(start, stop, step):
+        start, stop = 0, 0
     end = -(extent + 1) if stop < 0 else stop  # before element 0, written so that it reads the same again
     return {"axis": axis, "start": start, "end": end, "step": step}
 
