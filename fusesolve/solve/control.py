@@ -38,6 +38,12 @@ class Control:
     _stage: str = ""
     _interrupts: list[Callable[[], None]] = field(default_factory=list)
 
+    def spawn(self) -> "Control":
+        """A control for a sub-solve: the same clock, work meter and stop, its own plan and bound, no reports."""
+        child = Control(limits=self.limits, started=self.started, work_used=self.work_used, stopped=self.stopped)
+        child._interrupts = self._interrupts
+        return child
+
     def elapsed_s(self) -> float:
         """Seconds since the solve began."""
         return time.perf_counter() - self.started

@@ -5,17 +5,18 @@ every column is excluded by its reduced cost, and every row with a positive pric
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fusesolve.solve.baselines import offer_columns, solve_greedy
 from fusesolve.solve.control import Control, Finding
-from fusesolve.solve.instance import Instance
+from fusesolve.solve.instance import Instance, prepare_instance
 from fusesolve.solve.integer import Outcome, Task, Verdict, search
 from fusesolve.solve.linear import Certificate, LinearPoint, Relaxation
 from fusesolve.solve.order import order_columns
+from fusesolve.solve.problem import PartitionProblem
 from fusesolve.solve.rows import Row, cut_cycles, find_violated, make_base_rows
 
 MAX_ROUNDS = 60
@@ -111,7 +112,7 @@ def _search(frame: _Frame, control: Control) -> tuple[_Frame, bool]:
         if best is not None and best.cost == control.bound:
             break
         limit, last = _choose_limit(frame, control, step)
-        task = _task(frame, limit, [int(cost) for cost in frame.instance.cost])
+        task = _task(frame, limit, [int(cost) for cost in frame.instance.cost], control)
         control.stats["kept"] = len(task.kept)
         outcome = search(task, control, None if last else TRIAL_WORK)
         frame = _learn(frame, outcome)
@@ -120,8 +121,19 @@ def _search(frame: _Frame, control: Control) -> tuple[_Frame, bool]:
         _raise_bound(control, outcome, limit)
         if outcome.verdict is Verdict.EMPTY and limit is None:
             return frame, True
+        if outcome.verdict is Verdict.STOPPED and step == 1 and frame.instance.problem.recompute:
+            _offer_partition(frame.instance.problem, control)
         step += 1
     return frame, False
+
+
+def _offer_partition(problem: PartitionProblem, control: Control) -> None:
+    """Offer the best exact partition, which is a plan with recomputation too and far easier to find."""
+    child = control.spawn()
+    solve_cpsat(prepare_instance(replace(problem, recompute=False)), child)
+    control.work_used = child.work_used
+    if child.incumbent is not None:
+        control.offer(child.incumbent)
 
 
 def _choose_limit(frame: _Frame, control: Control, step: int) -> tuple[int | None, bool]:
@@ -162,8 +174,12 @@ def _learn(frame: _Frame, outcome: Outcome) -> _Frame:
     return _Frame(instance=frame.instance, rows=rows, certificate=frame.certificate)
 
 
-def _task(frame: _Frame, limit: int | None, weight: Sequence[int]) -> Task:
+def _task(frame: _Frame, limit: int | None, weight: Sequence[int], control: Control) -> Task:
+    """The search for the least `weight` within `limit` ns, started from the incumbent where its columns are kept."""
     instance = frame.instance
+    place = {origin: index for index, origin in enumerate(instance.origin)}
+    selected = control.incumbent.selected if control.incumbent is not None else ()
+    hint = [place[index] for index in selected if index in place]
     kept, tight = frame.restrict(limit)
     return Task(
         instance=instance,
@@ -171,6 +187,7 @@ def _task(frame: _Frame, limit: int | None, weight: Sequence[int]) -> Task:
         rows=frame.rows,
         tight=tight,
         weight=weight,
+        hint=hint if len(hint) == len(selected) else (),
     )
 
 
@@ -179,17 +196,9 @@ def _settle_ties(frame: _Frame, control: Control) -> None:
     best = control.incumbent
     if best is None or control.must_stop():
         return
-    place = {origin: index for index, origin in enumerate(frame.instance.origin)}
-    hint = [place[index] for index in best.selected if index in place]
-    task = _task(frame, best.cost, [int(tie) for tie in frame.instance.tie])
+    task = _task(frame, best.cost, [int(tie) for tie in frame.instance.tie], control)
     control.stats["tied"] = len(task.kept)
-    outcome = search(
-        Task(
-            instance=task.instance, kept=task.kept, rows=task.rows, tight=task.tight,
-            weight=task.weight, cost_limit=best.cost, hint=hint if len(hint) == len(best.selected) else (),
-        ),
-        control,
-    )  # fmt: skip
+    outcome = search(replace(task, cost_limit=best.cost), control)
     if outcome.selected:
         offer_columns(frame.instance.problem, control, [frame.instance.origin[i] for i in outcome.selected])
     control.stats["ties_settled"] = int(outcome.verdict is Verdict.OPTIMAL)

@@ -2,23 +2,32 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
 
 import numpy as np
 from numpy.typing import NDArray
-from ortools.math_opt import model_pb2
-from ortools.math_opt.python import mathopt
+from ortools.math_opt import (
+    callback_pb2,
+    model_parameters_pb2,
+    model_pb2,
+    model_update_pb2,
+    parameters_pb2,
+    result_pb2,
+    solution_pb2,
+    sparse_containers_pb2,
+)
+from ortools.math_opt.core.python import solver as mathopt
 from ortools.util.python.solve_interrupter import SolveInterrupter
 
 from fusesolve.solve.control import Control
 from fusesolve.solve.rows import Row
 
+GLOP = parameters_pb2.SOLVER_TYPE_GLOP
 WORK_PER_PIVOT = 2e-9  # of one simplex iteration, per column and row: fitted so that a unit is about one second
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinearPoint:
-    """A basic solution: `x` per column, `duals` per row (then one of the kernel limit, if there is one)."""
+    """A basic solution: `x` per column, `duals` per row and then that of the kernel limit (0 where there is none)."""
 
     x: NDArray[np.float64]
     duals: NDArray[np.float64]
@@ -50,46 +59,49 @@ class Certificate:
 
 @dataclass(slots=True)
 class Relaxation:
-    """min cost x over `rows`, x >= 0, and sum x <= `max_kernels` where given; rows may be added between solves."""
+    """min cost x over `rows`, x >= 0, and sum x <= `max_kernels` where given; rows may be added between solves.
+
+    Solved by GLOP through MathOpt's message interface: whole arrays go in and come out, where the modelling interface
+    spends several times the solver's own time on one object per coefficient.
+    """
 
     cost: NDArray[np.int64]
     max_kernels: int | None
     control: Control
     rows: list[Row] = field(default_factory=list)
-    _solver: mathopt.IncrementalSolver | None = None
-    _model: mathopt.Model | None = None
-    _variables: list[mathopt.Variable] = field(default_factory=list)
-    _handles: list[mathopt.LinearConstraint] = field(default_factory=list)
-    _kernel_limit: mathopt.LinearConstraint | None = None
+    _solver: mathopt.Solver | None = None
+    _loaded: int = 0
 
     def add(self, rows: Sequence[Row]) -> None:
         """Append rows; the next solve starts from the last basis."""
-        if self._model is not None:
-            for row in rows:
-                terms = mathopt.LinearSum(self._variables[index] for index in row.plus)
-                low = 1.0
-                if row.minus is not None:
-                    terms, low = terms - self._variables[row.minus], 0.0
-                upper = low if row.exact else float("inf")
-                self._handles.append(self._model.add_linear_constraint(lb=low, ub=upper, expr=terms))
         self.rows.extend(rows)
 
     def solve(self) -> LinearPoint | None:
         """The optimum, or None if the control stopped it or the solver found no optimum (infeasible included)."""
-        if self._solver is None:
-            self._build()
-        assert self._solver is not None
+        solver = self._load()
         interrupter = SolveInterrupter()
         with self.control.interruptible(interrupter.interrupt):
-            result = self._solver.solve(params=self._parameters(), interrupter=interrupter)
-        pivots = result.solve_stats.simplex_iterations
+            result = solver.solve(
+                self._parameters(),
+                model_parameters_pb2.ModelSolveParametersProto(
+                    reduced_costs_filter=sparse_containers_pb2.SparseVectorFilterProto(filter_by_ids=True)
+                ),
+                None,
+                callback_pb2.CallbackRegistrationProto(),
+                None,
+                interrupter.pybind_interrupter,
+            )
+        pivots = int(result.solve_stats.simplex_iterations)
         self.control.work_used += WORK_PER_PIVOT * pivots * (len(self.cost) + len(self.rows))
         self.control.count("pivots", pivots)
-        if result.termination.reason != mathopt.TerminationReason.OPTIMAL or not result.has_dual_feasible_solution():
+        if result.termination.reason != result_pb2.TERMINATION_REASON_OPTIMAL or not result.solutions:
             return None
-        x = np.array(result.variable_values(self._variables), dtype=np.float64)
-        handles = self._handles if self._kernel_limit is None else [*self._handles, self._kernel_limit]
-        return LinearPoint(x=x, duals=np.array(result.dual_values(handles), dtype=np.float64))
+        solution = result.solutions[0]
+        if solution.dual_solution.feasibility_status != solution_pb2.SOLUTION_STATUS_FEASIBLE:
+            return None
+        x = _densify(solution.primal_solution.variable_values, len(self.cost))
+        duals = _densify(solution.dual_solution.dual_values, len(self.rows) + 1)
+        return LinearPoint(x=x, duals=np.roll(duals, -1))
 
     def certify(self, point: LinearPoint) -> Certificate:
         """The exact bound that the (rounded) duals of `point` prove.
@@ -100,72 +112,112 @@ class Relaxation:
         total = max(1, int(self.cost.sum()))
         scale = 1 << max(0, min(20, 60 - total.bit_length()))
         prices = np.rint(point.duals * scale).astype(np.int64)
-        free = np.array([row.exact for row in self.rows] + [False] * (len(prices) - len(self.rows)), dtype=bool)
+        free = np.array([*(row.exact for row in self.rows), False], dtype=bool)
         prices[~free] = np.maximum(prices[~free], 0)
         rhs = np.array([row.minus is None for row in self.rows], dtype=np.int64)
         bound = int(np.dot(rhs, prices[: len(self.rows)]))
         reduced = self.cost * scale
-        row_ids, column_ids, signs = self._matrix()
-        np.subtract.at(reduced, column_ids, signs * prices[row_ids])
+        entries = _list_entries(self.rows)
+        np.subtract.at(reduced, entries.column, entries.sign * prices[entries.row])
         if self.max_kernels is not None:
             limit_price = min(0, round(float(point.duals[-1]) * scale))
-            prices[-1] = limit_price
             reduced -= limit_price
             bound += self.max_kernels * limit_price
         bound += int(np.minimum(reduced, 0).sum())
         return Certificate(bound=bound, scale=scale, reduced=reduced, prices=prices[: len(self.rows)])
 
-    def _parameters(self) -> mathopt.SolveParameters:
-        left = self.control.time_left_s()
-        parameters = mathopt.SolveParameters(
-            lp_algorithm=mathopt.LPAlgorithm.DUAL_SIMPLEX,
-            time_limit=None if left is None else timedelta(seconds=left),
-        )
-        work = self.control.work_left()
+    def _parameters(self) -> parameters_pb2.SolveParametersProto:
+        parameters = parameters_pb2.SolveParametersProto(lp_algorithm=parameters_pb2.LP_ALGORITHM_DUAL_SIMPLEX)
+        left, work = self.control.time_left_s(), self.control.work_left()
+        if left is not None:
+            parameters.time_limit.FromNanoseconds(int(left * 1e9))
         if work is not None:
             parameters.glop.max_deterministic_time = work
         return parameters
 
-    def _matrix(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Row, column and sign (+1 or -1) of every entry, rows ascending and columns ascending within a row."""
-        columns: list[int] = []
-        lengths: list[int] = []
-        for row in self.rows:
-            columns.extend(row.plus)
-            if row.minus is not None:
-                columns.append(row.minus)
-            lengths.append(len(row.plus) + (row.minus is not None))
-        row_ids = np.repeat(np.arange(len(self.rows), dtype=np.int64), np.array(lengths, dtype=np.int64))
-        signs = np.ones(len(columns), dtype=np.int64)
-        ends = np.cumsum(np.array(lengths, dtype=np.int64)) - 1
-        linked = np.array([row.minus is not None for row in self.rows], dtype=bool)
-        signs[ends[linked]] = -1
-        return row_ids, np.array(columns, dtype=np.int64), signs
+    def _load(self) -> mathopt.Solver:
+        """The solver with all rows: made at first, then told of the rows added since. Row 0 is the kernel limit."""
+        fresh = self.rows[self._loaded :]
+        if self._solver is None:
+            model = self._empty_model()
+            _append(model.linear_constraints, model.linear_constraint_matrix, fresh, 1)
+            self._solver = mathopt.new(GLOP, model, parameters_pb2.SolverInitializerProto())
+        elif fresh:
+            update = model_update_pb2.ModelUpdateProto()
+            matrix = update.linear_constraint_matrix_updates
+            _append(update.new_linear_constraints, matrix, fresh, 1 + self._loaded)
+            if not self._solver.update(update):
+                self._solver, self._loaded = None, 0
+                return self._load()
+        self._loaded = len(self.rows)
+        return self._solver
 
-    def _build(self) -> None:
-        proto = model_pb2.ModelProto()
+    def _empty_model(self) -> model_pb2.ModelProto:
+        """All columns and the kernel limit as row 0 (free where there is no limit)."""
         size = len(self.cost)
-        proto.variables.ids.extend(range(size))
-        proto.variables.lower_bounds.extend([0.0] * size)
-        proto.variables.upper_bounds.extend([float("inf")] * size)
-        proto.variables.integers.extend([False] * size)
-        proto.objective.linear_coefficients.ids.extend(range(size))
-        proto.objective.linear_coefficients.values.extend(self.cost.astype(np.float64).tolist())
-        low = [1.0 if row.minus is None else 0.0 for row in self.rows]
-        proto.linear_constraints.ids.extend(range(len(self.rows)))
-        proto.linear_constraints.lower_bounds.extend(low)
-        proto.linear_constraints.upper_bounds.extend(
-            [bound if row.exact else float("inf") for row, bound in zip(self.rows, low, strict=True)]
-        )
-        row_ids, column_ids, signs = self._matrix()
-        order = np.lexsort((column_ids, row_ids))
-        proto.linear_constraint_matrix.row_ids.extend(row_ids[order].tolist())
-        proto.linear_constraint_matrix.column_ids.extend(column_ids[order].tolist())
-        proto.linear_constraint_matrix.coefficients.extend(signs[order].astype(np.float64).tolist())
-        model = mathopt.Model.from_model_proto(proto)
-        self._variables = list(model.variables())
-        self._handles = list(model.linear_constraints())
+        limit = float("inf") if self.max_kernels is None else float(self.max_kernels)
+        model = model_pb2.ModelProto()
+        model.variables.ids.extend(range(size))
+        model.variables.lower_bounds.extend([0.0] * size)
+        model.variables.upper_bounds.extend([float("inf")] * size)
+        model.variables.integers.extend([False] * size)
+        model.objective.linear_coefficients.ids.extend(range(size))
+        model.objective.linear_coefficients.values.extend(self.cost.astype(np.float64).tolist())
+        model.linear_constraints.ids.append(0)
+        model.linear_constraints.lower_bounds.append(-float("inf"))
+        model.linear_constraints.upper_bounds.append(limit)
         if self.max_kernels is not None:
-            limit = mathopt.LinearSum(self._variables) <= float(self.max_kernels)
-            self._kernel_limit = model.add_linear_constraint(limit)
-        self._model, self._solver = model, mathopt.IncrementalSolver(model, mathopt.SolverType.GLOP)
+            model.linear_constraint_matrix.row_ids.extend([0] * size)
+            model.linear_constraint_matrix.column_ids.extend(range(size))
+            model.linear_constraint_matrix.coefficients.extend([1.0] * size)
+        return model
+
+
+def _append(
+    constraints: model_pb2.LinearConstraintsProto,
+    matrix: sparse_containers_pb2.SparseDoubleMatrixProto,
+    rows: Sequence[Row],
+    first: int,
+) -> None:
+    """Add `rows`, numbered from `first`, to a model or an update."""
+    low = [1.0 if row.minus is None else 0.0 for row in rows]
+    high = [bound if row.exact else float("inf") for row, bound in zip(rows, low, strict=True)]
+    constraints.ids.extend(range(first, first + len(rows)))
+    constraints.lower_bounds.extend(low)
+    constraints.upper_bounds.extend(high)
+    entries = _list_entries(rows)
+    order = np.lexsort((entries.column, entries.row))
+    matrix.row_ids.extend((entries.row[order] + first).tolist())
+    matrix.column_ids.extend(entries.column[order].tolist())
+    matrix.coefficients.extend(entries.sign[order].astype(np.float64).tolist())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Entries:
+    """The matrix of some rows: row, column and sign (+1 or -1) of every entry, rows ascending."""
+
+    row: NDArray[np.int64]
+    column: NDArray[np.int64]
+    sign: NDArray[np.int64]
+
+
+def _list_entries(rows: Sequence[Row]) -> _Entries:
+    columns: list[int] = []
+    lengths = np.zeros(len(rows), dtype=np.int64)
+    for place, row in enumerate(rows):
+        columns.extend(row.plus)
+        if row.minus is not None:
+            columns.append(row.minus)
+        lengths[place] = len(row.plus) + (row.minus is not None)
+    sign = np.ones(len(columns), dtype=np.int64)
+    linked = np.array([row.minus is not None for row in rows], dtype=bool)
+    sign[(np.cumsum(lengths) - 1)[linked]] = -1
+    row_ids = np.repeat(np.arange(len(rows), dtype=np.int64), lengths)
+    return _Entries(row=row_ids, column=np.array(columns, dtype=np.int64), sign=sign)
+
+
+def _densify(vector: sparse_containers_pb2.SparseDoubleVectorProto, size: int) -> NDArray[np.float64]:
+    """All `size` entries of a sparse vector."""
+    dense = np.zeros(size, dtype=np.float64)
+    dense[np.array(vector.ids, dtype=np.int64)] = np.array(vector.values, dtype=np.float64)
+    return dense
