@@ -1,6 +1,7 @@
 """`fusesolve explain`: why operators share a kernel or do not."""
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 
@@ -20,14 +21,16 @@ from fusesolve.cli.options import (
     OutputOpt,
     QuietOpt,
     SeedOpt,
+    Sink,
     StrictOpt,
     TimeLimitOpt,
+    VerboseOpt,
     WorkersOpt,
     WorkLimitOpt,
     sink,
 )
 from fusesolve.cli.request import DEFAULT_GRAPH, PlanRequest, resolve_hardware
-from fusesolve.cli.streams import colour_wanted, notes, result_width, write_result
+from fusesolve.cli.streams import colour_wanted, notes, result_width, shown_progress, write_result
 from fusesolve.errors import InputError
 
 EXAMPLES = """Examples:
@@ -67,6 +70,7 @@ def explain_command(
     form: FormatOpt = None,
     output: OutputOpt = None,
     quiet: QuietOpt = False,
+    verbose: VerboseOpt = False,
     debug: DebugOpt = False,
 ) -> None:
     """Say why two operators share a kernel or do not, or why a kernel is as it is: the terms, the rule, the numbers.
@@ -82,19 +86,33 @@ def explain_command(
         recompute=not no_recompute, max_memory=None, max_kernels=None, launch=launch.value, streams=1,
         implementation=implementation.value,
     )  # fmt: skip
+    subject = {"between": between, "group": group}
+    run_explain(graph, hardware, request, goal, subject=subject, quiet=quiet, verbose=verbose)
+
+
+def run_explain(
+    graph: str | None,
+    hardware: str,
+    request: PlanRequest,
+    goal: Sink,
+    *,
+    subject: Mapping[str, Any],
+    quiet: bool,
+    verbose: bool,
+) -> None:
+    """Explain `subject` (`between` or `group`) and write the result to `goal`."""
     say = notes(quiet=quiet)
     if graph is None:
         say(f"no GRAPH given: explaining the bundled transformer block {DEFAULT_GRAPH}")
+    target = resolve_hardware(hardware, say)
     from fusesolve import explain
     from fusesolve.report.explanation import explanation_table
     from fusesolve.report.json import format_json
 
-    target = resolve_hardware(hardware, say)
-    found = explain(graph or DEFAULT_GRAPH, target, between=between, group=group, **request.keywords())
+    with shown_progress(quiet=quiet, verbose=verbose) as report:
+        found = explain(graph or DEFAULT_GRAPH, target, progress=report, **subject, **request.keywords()).to_dict()
     if goal.form is Format.JSON:
-        text = format_json(found.to_dict())
+        text = format_json(found)
     else:
-        text = explanation_table(
-            found.to_dict(), width=result_width(goal.path), colour=goal.path is None and colour_wanted()
-        )
+        text = explanation_table(found, width=result_width(goal.path), colour=goal.path is None and colour_wanted())
     write_result(text, goal.path)

@@ -1,7 +1,5 @@
 """`fusesolve plan`: which operators share a kernel, with the proof."""
 
-import sys
-
 from fusesolve.cli.options import (
     ApartOpt,
     BindOpt,
@@ -34,7 +32,7 @@ from fusesolve.cli.options import (
     sink,
 )
 from fusesolve.cli.request import DEFAULT_GRAPH, PlanRequest, resolve_hardware
-from fusesolve.cli.streams import colour_wanted, notes, result_width, write_result
+from fusesolve.cli.streams import colour_wanted, notes, result_width, shown_progress, write_result
 from fusesolve.errors import NoPlanError
 from fusesolve.plan import Plan
 
@@ -95,12 +93,10 @@ def run_plan(graph: str | None, hardware: str, request: PlanRequest, goal: Sink,
     keywords = request.keywords()
     if graph is None:
         say(f"no GRAPH given: planning the bundled transformer block {DEFAULT_GRAPH}")
-    from fusesolve import plan
-    from fusesolve.report.progress import progress
-
-    shown = not quiet and (verbose or sys.stderr.isatty())
     target = resolve_hardware(hardware, say)
-    with progress(sys.stderr, live=sys.stderr.isatty() and not verbose, shown=shown) as report:
+    from fusesolve import plan
+
+    with shown_progress(quiet=quiet, verbose=verbose) as report:
         found = plan(graph or DEFAULT_GRAPH, target, progress=report, **keywords)
     _write(found, goal, quiet=quiet)
     if found.status in ("INFEASIBLE", "NO_SOLUTION"):

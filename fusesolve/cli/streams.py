@@ -5,9 +5,14 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fusesolve.errors import InputError
+
+if TYPE_CHECKING:
+    from fusesolve.report.progress import ProgressEvent
 
 WIDTH_WHEN_PIPED = 160
 
@@ -28,6 +33,16 @@ def silent(message: str) -> None:
 def notes(*, quiet: bool) -> Callable[[str], None]:
     """`note`, or `silent` where the user asked for quiet."""
     return silent if quiet else note
+
+
+def shown_progress(
+    *, quiet: bool, verbose: bool
+) -> AbstractContextManager["Callable[[ProgressEvent], None] | None"]:
+    """Progress on stderr: a live line on a terminal, a log with `verbose`, else nothing (the callback is None)."""
+    from fusesolve.report.progress import progress
+
+    terminal = sys.stderr.isatty()
+    return progress(sys.stderr, live=terminal and not verbose, shown=not quiet and (verbose or terminal))
 
 
 def colour_wanted() -> bool:

@@ -48,12 +48,16 @@ def _facts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     if document["delta_ns"] is not None:
         facts.append(("difference", _signed(document["delta_ns"])))
     facts += [(key, str(document[key])) for key in ("rule", "lever") if document.get(key) is not None]
-    numbers = document.get("numbers")
+    numbers = dict(document.get("numbers") or {})
+    message = numbers.pop("message", None)
+    if message is not None:
+        facts.append(("because", str(message)))
     if numbers:
         facts.append(("numbers", ", ".join(f"{name} {value}" for name, value in numbers.items())))
     return facts
 
 
 def _signed(delta_ns: int) -> str:
-    sign = "+" if delta_ns > 0 else "-" if delta_ns < 0 else ""
-    return f"{sign}{format_seconds(abs(delta_ns) / 1e9)}"
+    if delta_ns == 0:
+        return "same"
+    return f"{'+' if delta_ns > 0 else '-'}{format_seconds(abs(delta_ns) / 1e9)}"

@@ -52,10 +52,11 @@ def test_the_verdict_has_the_right_sign(delta, verdict):
 def test_a_refusal_names_rule_numbers_and_lever():
     text = show(
         together_ns=None, delta_ns=None, because=[], rule="shared-memory-per-block",
-        numbers={"need": 300_000, "limit": 232_448}, lever="a smaller tile",
+        numbers={"need": 300_000, "limit": 232_448, "message": "too much"}, lever="a smaller tile",
     )  # fmt: skip
     assert "they cannot share a kernel (shared-memory-per-block)" in text
-    assert "need 300000, limit 232448" in text
+    assert "need 300000, limit 232448\n" in text
+    assert "because  too much" in text
     assert "a smaller tile" in text
     assert "None" not in text
 
