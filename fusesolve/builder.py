@@ -40,7 +40,7 @@ class GraphBuilder:
     def __init__(self, name: str) -> None:
         self.name = name
         self._inputs: list[str] = []
-        self._weights: list[str] = []
+        self._weight_names: set[Operand] = set()
         self._outputs: list[str] = []
         self._values: dict[str, Value] = {}
         self._drafts: list[_Draft] = []
@@ -66,7 +66,10 @@ class GraphBuilder:
         if strides is not None and len(strides) != len(type.shape):
             raise InputError(f"{name}: {len(strides)} strides for {type}, which has {len(type.shape)} dimensions")
         self._declare(Value(name=name, type=type, alias_out=alias_out, external=external, strides=strides))
-        (self._weights if weight else self._inputs).append(name)
+        if weight:
+            self._weight_names.add(name)
+        else:
+            self._inputs.append(name)
         return name
 
     def add(
@@ -153,6 +156,10 @@ class GraphBuilder:
     def __contains__(self, name: object) -> bool:
         return name in self._values
 
+    def is_weight(self, name: Operand) -> bool:
+        """True where `name` is a constant of the model."""
+        return name in self._weight_names
+
     def value_names(self) -> tuple[str, ...]:
         """Names of all values so far, in the order of their declaration."""
         return tuple(self._values)
@@ -171,7 +178,8 @@ class GraphBuilder:
         """The finished graph, verified.
 
         Results that are written back into an input (`alias_out`) or that live in the caller's storage (`external`)
-        become outputs. Nodes that reach no output are dropped, with one warning that names them.
+        become outputs. Nodes that reach no output are dropped, with one warning that names them; weights that nothing
+        reads are dropped, the others stand in the order of their first readers.
         """
         for value in list(self._values.values()):
             if value.alias_out is not None:
@@ -181,11 +189,13 @@ class GraphBuilder:
                 self.output(value.name)
         kept = self._live_drafts()
         produced = {name for draft in kept for name in draft.outputs}
-        known = produced | set(self._inputs) | set(self._weights)
+        read = dict.fromkeys([item for draft in kept for item in draft.inputs] + list(self._outputs))
+        weights = tuple(str(name) for name in read if name in self._weight_names)
+        known = {*produced, *self._inputs, *weights}
         graph = Graph(
             name=self.name,
             inputs=tuple(self._inputs),
-            weights=tuple(self._weights),
+            weights=weights,
             outputs=tuple(self._outputs),
             nodes=tuple(_named(kept)),
             values=MappingProxyType({name: value for name, value in self._values.items() if name in known}),

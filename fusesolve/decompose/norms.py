@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from fusesolve.decompose.emit import Attrs, Composite, Emit, axes_attr, common_float, float_attr, tensor_operand, unary
 from fusesolve.errors import InputError
-from fusesolve.graph import Operand
+from fusesolve.graph import Operand, TensorType
 from fusesolve.ops.rules import flag, integers, resolve_axes
 
 
@@ -92,11 +92,23 @@ def _batchnorm(emit: Emit, inputs: Sequence[Operand], attrs: Attrs) -> tuple[Ope
     x, scale, bias, mean, variance = inputs
     dtype, rank = common_float(emit, inputs[:1]), len(emit.shape(x))
     axes = axes_attr(attrs, rank, 1 if rank > 1 else 0)
+    if all(emit.builder.is_weight(item) for item in inputs[1:]):
+        return (emit.cast(_precombined(emit, emit.wide(x), axes), dtype),)
     deviation = emit("add", emit.wide(variance), float_attr(attrs, "eps", 1e-5))
     factor = emit("mul", emit("rsqrt", deviation), emit.wide(scale))
     shift = emit("sub", emit.wide(bias), emit("mul", emit.wide(mean), factor))
     scaled = emit("mul", emit.wide(x), emit.along(factor, rank, axes))
     return (emit.cast(emit("add", scaled, emit.along(shift, rank, axes)), dtype),)
+
+
+def _precombined(emit: Emit, x: Operand, axes: tuple[int, ...]) -> Operand:
+    """The formula x * factor + offset: the statistics are constants, so both are computed ahead and become weights."""
+    shape = emit.shape(x)
+    kind = TensorType(emit.type(x).dtype, tuple(extent if axis in axes else 1 for axis, extent in enumerate(shape)))
+    factor, offset = (
+        emit.builder.input(f"{emit.source}/{part}", kind, weight=True) for part in ("factor", "offset")
+    )
+    return emit("add", emit("mul", x, factor), offset)
 
 
 def _lrn(emit: Emit, x: Operand, attrs: Attrs) -> Operand:
@@ -163,7 +175,7 @@ NORMS: tuple[Composite, ...] = (
               operands=(1, 3), expand=_groupnorm, attrs=_EPS | {"groups": (True, "number of groups")}),
     Composite(name="instancenorm", doc="Norm over the spatial axes of x[N, C, ...] with optional scale[C], bias[C].",
               operands=(1, 3), expand=_instancenorm, attrs=_EPS),
-    Composite(name="batchnorm", doc="x, scale, bias, mean, variance: inference, one multiply and one add per element.",
+    Composite(name="batchnorm", doc="x, scale, bias, mean, variance, at inference; constants are combined ahead.",
               operands=(5, 5), expand=_batchnorm, attrs=_EPS | {"axis": (False, "channel axis (default 1)")}),
     Composite(name="lrn", doc="x / (bias + alpha/size * sum of squares over near channels) ** beta.", operands=(1, 1),
               expand=unary(_lrn), attrs={"size": (True, "channels summed"), "alpha": (False, "default 1e-4"),

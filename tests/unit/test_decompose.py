@@ -132,6 +132,17 @@ def test_norms_over_channels() -> None:
     assert per_element == ["mul", "add"]
 
 
+def test_constant_statistics_of_a_batch_norm_are_combined_ahead() -> None:
+    builder = GraphBuilder("one")
+    builder.input("x", TensorType(DType.F16, (2, 4, 3)))
+    parameters = [builder.input(f"p{i}", TensorType(DType.F32, (4,)), weight=True) for i in range(4)]
+    builder.output(add_operator(builder, "batchnorm", ["x", *parameters], outputs=["y"], source="bn")[0])
+    graph = builder.build()
+    assert [node.op for node in graph.nodes] == ["cast", "mul", "add", "cast"]
+    assert graph.weights == ("bn/factor", "bn/offset")
+    assert graph.type_of("bn/factor") == TensorType(DType.F32, (1, 4, 1))
+
+
 def test_local_response_norm_sums_over_near_channels() -> None:
     x = rand(1, 5, 2)
     wide = x.astype(np.float64)
