@@ -87,8 +87,10 @@ def _spell_defaults(node: onnx.NodeProto, schema: Any) -> None:
 
 
 def is_static(value: ir.Value) -> bool:
-    """Whether the element type and every dimension of `value` are known."""
-    return value.dtype is not None and value.shape is not None and all(isinstance(dim, int) for dim in value.shape)
+    """Whether `value` is a tensor whose element type and every dimension are known."""
+    if not isinstance(value.type, ir.TensorType) or value.shape is None:
+        return False
+    return all(isinstance(dim, int) for dim in value.shape)
 
 
 def _fold_until_stable(model: ir.Model) -> None:

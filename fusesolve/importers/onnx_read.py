@@ -141,7 +141,7 @@ def _check_interface(model: onnx.ModelProto, origin: str) -> None:
             text = (kind or "value of unknown kind").removesuffix("_type")
             raise InputError(f"{origin}: input '{item.name}' is a {text}, only tensors are planned")
         if not item.type.tensor_type.HasField("shape"):
-            raise InputError(f"{origin}: input '{item.name}' has no rank: export the model with the shape of its inputs")
+            raise InputError(f"{origin}: input '{item.name}' has no rank: export the model with input shapes")
     seen: set[str] = set()
     for node in model.graph.node:
         for name in node.output:
