@@ -8,6 +8,7 @@ from typing import Any
 from fusesolve.errors import InputError
 from fusesolve.hardware import Constant, Provenance
 from fusesolve.hardware_yaml.schema import (
+    CONSTANT_SHARES,
     CONSTANTS,
     DEFAULTS,
     DTYPES,
@@ -196,7 +197,7 @@ def _constant(checked: Checked, path: str, name: str, given: Plain) -> Plain:
     try:
         rows, error = fields.get("rows"), fields.get("error")
         checked.constants[name] = Constant(
-            value=parse_quantity(fields["value"], CONSTANTS[name]),
+            value=_constant_value(checked, name, fields["value"]),
             source=_said(checked, f"{path}.source", fields.get("source")),
             rows=None if rows is None else parse_count(rows, Dimension.COUNT),
             error=None if error is None else parse_quantity(error, Dimension.RATIO),
@@ -210,6 +211,17 @@ def _constant(checked: Checked, path: str, name: str, given: Plain) -> Plain:
         )
         return {key: given[key] for key in _CONSTANT_KEYS if key in given}
     return given
+
+
+def _constant_value(checked: Checked, name: str, raw: Plain) -> float:
+    """A constant in base units; a percentage is of the leaves that `CONSTANT_SHARES` names. Raises InputError."""
+    share = CONSTANT_SHARES.get(name)
+    if share is None or not has_unit(raw, Dimension.RATIO):
+        return parse_quantity(raw, CONSTANTS[name])
+    whole, parts = (checked.values.get(path, 1 if not path else None) for path in (share.of, share.per or ""))
+    if not isinstance(whole, int | float) or not isinstance(parts, int | float):
+        raise InputError(f"is a share of {share.of}, which is missing or wrong")
+    return parse_quantity(raw, Dimension.RATIO) * whole / parts
 
 
 def _head(checked: Checked) -> None:

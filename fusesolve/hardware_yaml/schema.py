@@ -160,6 +160,30 @@ CONSTANTS: Mapping[str, Dimension] = {
     "row_step": _S,
     "kernel_floor": _S,
     "host_free": _S,
+    "fma_efficiency": _R,
+    "generated_share": _R,
+    "staging_share": _R,
+    "port": _BW,
+    "pointwise_block": _S,
+    "opaque_block": _S,
+    "split_stage": _S,
+    "attention_step": _S,
+    "attention_combine": _S,
+    "argument_byte": _S,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantShare:
+    """A constant that may be given as a percentage of the leaf `of`, divided by the leaf `per` where there is one."""
+
+    of: str
+    per: str | None = None
+
+
+CONSTANT_SHARES: Mapping[str, ConstantShare] = {
+    "gemm_l2_per_unit": ConstantShare("memory.l2.bandwidth", per="compute.units"),
+    "l2_stream": ConstantShare("memory.l2.bandwidth"),
 }
 
 Values: TypeAlias = Mapping[str, object]

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from fusesolve.hardware_yaml.schema import CONSTANTS, DTYPES, FORMAT, KINDS, LEAVES, Leaf, Shape
+from fusesolve.hardware_yaml.schema import CONSTANT_SHARES, CONSTANTS, DTYPES, FORMAT, KINDS, LEAVES, Leaf, Shape
 from fusesolve.report.json import format_json
 from fusesolve.units import Dimension
 
@@ -111,15 +111,16 @@ def _calibration(forms: dict[str, Schema]) -> Schema:
     """Fitted constants, each a reference to the form of its dimension."""
     constants: Schema = {"uncalibrated": {"type": "boolean"}}
     for name, dimension in CONSTANTS.items():
-        form = f"fitted_{dimension.name.lower()}"
-        forms.setdefault(form, _fitted(dimension))
+        share = name in CONSTANT_SHARES
+        form = f"fitted_{dimension.name.lower()}{'_or_share' if share else ''}"
+        forms.setdefault(form, _fitted(dimension, share=share))
         constants[name] = {"$ref": f"#/$defs/{form}"}
     return {"type": ["object", "null"], "properties": constants, "additionalProperties": False}
 
 
-def _fitted(dimension: Dimension) -> Schema:
+def _fitted(dimension: Dimension, *, share: bool) -> Schema:
     """A quantity, or `{value, source, rows, error, note}`."""
-    value = _quantity(dimension, share=False)
+    value = _quantity(dimension, share=share)
     properties = {
         "value": value, "source": REMARK, "rows": {"type": "integer", "minimum": 0},
         "error": _quantity(Dimension.RATIO, share=False), "note": REMARK,

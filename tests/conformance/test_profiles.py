@@ -12,6 +12,7 @@ from fusesolve.cost.gpu_occupancy import blocks_per_unit
 from fusesolve.hardware import launch_overhead, pipe_peak, tensor_peak
 from fusesolve.hardware_yaml import check_profile, load_profile, parse_profile, profile_from_definition
 from fusesolve.hardware_yaml.loader import bundled_names
+from fusesolve.hardware_yaml.schema import CONSTANTS
 
 ROOT = Path(__file__).parents[2]
 FACTS = ROOT / ".." / "shared" / "hardware_facts.yaml"
@@ -281,3 +282,22 @@ def test_compute_capabilities_are_those_of_the_facts(facts):
             assert profile.compute.pipes.fma.per_clock["f32"] == told["fp32_fma_per_clk"]["value"]
             assert profile.compute.pipes.sfu.per_clock["f32"] == told["mufu_per_clk"]["value"]
             assert profile.code.l0 == told["icache_l0"]["value"]
+
+
+def test_every_constant_that_a_cost_model_asks_for_may_be_calibrated():
+    asked = {
+        name
+        for path in (ROOT / "fusesolve/cost").rglob("*.py")
+        for name in re.findall(r'constant\(\s*"(\w+)"', path.read_text())
+    }
+    assert len(asked) > 10
+    assert asked <= set(CONSTANTS), sorted(asked - set(CONSTANTS))
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if load_profile(name).kind == "gpu"])
+def test_the_constants_of_the_cache_follow_the_device(name):
+    profile = load_profile(name)
+    stream = profile.constant("l2_stream", 0.5 * profile.memory.l2.bandwidth)
+    assert 0.95 * profile.memory.dram.sustained < stream < profile.memory.l2.bandwidth
+    each = profile.constant("gemm_l2_per_unit", profile.memory.l2.bandwidth / profile.compute.units)
+    assert 0.5 < each * profile.compute.units / profile.memory.l2.bandwidth < 1.6

@@ -183,6 +183,17 @@ def test_constants_keep_rows_error_and_source():
     assert not profile.uncalibrated
 
 
+def test_cache_constants_may_be_a_share_of_the_cache():
+    text = GPU + "calibration: {l2_stream: 60 %, gemm_l2_per_unit: {value: 150 %, source: fit}}\n"
+    profile = parse_profile(text, "toy")
+    assert profile.constant("l2_stream", 0.0) == pytest.approx(0.6e12)
+    assert profile.constant("gemm_l2_per_unit", 0.0) == pytest.approx(1.5e12 / 10)  # ten units
+    assert "is ratio" not in problems(text.replace("l2_stream: 60 %", "l2_stream: 60"))
+    broken = problems(text.replace("bandwidth: 1 TB/s", "bandwidth: 1"))
+    assert "$.calibration.l2_stream: is a share of memory.l2.bandwidth, which is missing or wrong" in broken
+    assert "$.calibration.gemm_t0: '5 %' is a ratio" in problems(GPU + "calibration: {gemm_t0: 5 %}\n")
+
+
 # --- hostile and broken files ---------------------------------------------------------------------------------------
 
 
