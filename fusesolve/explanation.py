@@ -40,7 +40,7 @@ class Explanation:
 
     @property
     def delta_ns(self) -> int | None:
-        """together - apart in ns, None where one of the two has no plan."""
+        """Together minus apart in ns, None where one of the two has no plan."""
         if self.together_ns is None or self.apart_ns is None:
             return None
         return self.together_ns - self.apart_ns
@@ -66,9 +66,10 @@ def explain(
     """
     if (between is None) == (group is None):
         raise InputError("explain needs one of between=(A, B) and group=N")
-    sets = {name: tuple(map(tuple, options.pop(name, ()))) for name in ("together", "apart")}
+    for name in ("together", "apart"):
+        options[name] = tuple(map(tuple, options.get(name, ())))
     planning = begin(
-        graph, hardware, PlanOptions(**sets, **options), bind=bind, strict=strict, time_limit=time_limit,
+        graph, hardware, PlanOptions(**options), bind=bind, strict=strict, time_limit=time_limit,
         workers=workers, progress=progress,
     )  # fmt: skip
     return explain_pair(planning, between) if between is not None else explain_group(planning, group or 0)
@@ -169,10 +170,11 @@ def _resources(priced: Priced, kernels: Sequence[Kernel]) -> list[Mapping[str, A
 def _own_terms(priced: Priced, kernel: Kernel) -> list[Mapping[str, Any]]:
     """The terms of one kernel, each on its own before they overlap."""
     total = priced.cost_ns[kernel.unique] or 1
+    values = {name: _term(priced, name, kernel) for name in TERMS}
     return [
-        {"term": name, "delta_ns": 0, "message": f"{value / 1e3:.2f} us of this kernel ({100 * value / total:.0f} % of its time)"}
-        for name in TERMS
-        if (value := _term(priced, name, kernel)) > 0
+        {"term": name, "delta_ns": 0, "message": f"{ns / 1e3:.2f} us, {100 * ns / total:.0f} % of this kernel's time"}
+        for name, ns in values.items()
+        if ns > 0
     ]
 
 

@@ -7,6 +7,7 @@ sequence of atoms, and all its views are the same sequence. A reshape whose boun
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 
 from fusesolve.access import AccessKind, AccessMap
 from fusesolve.graph import Graph, Node
@@ -73,7 +74,7 @@ class Atoms:
 def _merge(left: Sequence[int], right: Sequence[int]) -> list[int] | None:
     """Union of two chains of inner products if it is again a divisor chain, else None."""
     merged = sorted(set(left) | set(right))
-    if any(low == 0 or high % low for low, high in zip(merged, merged[1:], strict=False)):
+    if any(low == 0 or high % low for low, high in pairwise(merged)):
         return None if merged[0] != 0 or len(merged) > 1 else merged
     return merged
 
@@ -114,7 +115,7 @@ def relate_views(graph: Graph, views: Iterable[Node], atoms: Atoms) -> set[str]:
 
 def _boundaries(graph: Graph, value: str, atoms: Atoms) -> list[tuple[int, tuple[str, int], int]]:
     """Inner products over the flattened value: (product, dimension, product inside the dimension)."""
-    found = []
+    found: list[tuple[int, tuple[str, int], int]] = []
     base = 1
     shape = graph.type_of(value).shape
     for axis in reversed(range(len(shape))):

@@ -42,7 +42,8 @@ class Encoder:
         writes = tuple((program.storage[v].type, program.storage[v].required) for v in op.writes)
         succs = tuple(succ - index for succ in program.succs[index])
         name = program.graph.nodes[op.node].op
-        return (op.kind, name, op.work, op.linear, op.is_double, op.out, op.red, op.points, op.reduced, reads, writes, succs)
+        loops = (op.out, op.red, op.points, op.reduced)
+        return (op.kind, name, op.work, op.linear, op.is_double, loops, reads, writes, succs)
 
     def encode(self, low: int, high: int) -> tuple[Hashable, ...] | None:
         """The encoding of operators `low..high`, or None where the stretch runs out of the program."""

@@ -9,6 +9,7 @@ lacks is a stray; reductions must share their reduced loops.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from fusesolve.access import AccessKind
 from fusesolve.candidates.program import Operator, Program, Read
@@ -47,6 +48,14 @@ class Nest:
     def loops(self, position: int) -> frozenset[int]:
         """Result loops of the operator at `position`."""
         return frozenset(self.out[position])
+
+    def indices(self, position: int, read: Read) -> list[int]:
+        """The loop that each atom of an operand of the operator at `position` follows, -1 where it follows none."""
+        out, red = self.out[position], self.red[position]
+        return [
+            out[axis.out] if axis.kind is AccessKind.SAME else red[axis.red] if axis.kind is AccessKind.REDUCED else -1
+            for axis in read.axes
+        ]
 
 
 class _Union:
@@ -90,7 +99,7 @@ class _NestBuilder:
             for read in op.reads:
                 self._edge(consumer, op, read)
         for readers in self.outside.values():
-            for earlier, later in zip(readers, readers[1:], strict=False):
+            for earlier, later in pairwise(readers):
                 self._share(earlier, later)
 
     def _share(self, left: tuple[int, Read], right: tuple[int, Read]) -> None:
@@ -144,7 +153,9 @@ class _NestBuilder:
 
     def build(self) -> Nest:
         find = self.union.find
-        out, red, extent = [], [], {}
+        out: list[tuple[int, ...]] = []
+        red: list[tuple[int, ...]] = []
+        extent: dict[int, int] = {}
         for op, base in zip(self.ops, self.base, strict=True):
             result = tuple(find(base + i) for i in range(len(op.out)))
             folded = tuple(find(base + len(op.out) + i) for i in range(len(op.red)))

@@ -163,7 +163,8 @@ class _Builder:
             for axis, item in enumerate(dims):
                 if item.kind is AccessKind.REDUCED and item.red is not None and isinstance(operand, str):
                     where.setdefault(item.red, (operand, axis))
-        first, extents = [], []
+        first: list[int] = []
+        extents: list[int] = []
         for number, size in enumerate(access.reduced):
             first.append(len(extents))
             sizes = self.atoms.sizes(where[number]) if number in where else ((size,) if size != 1 else ())

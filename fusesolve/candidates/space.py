@@ -75,7 +75,9 @@ def inspect_group(program: Program, nest: Nest) -> FusionGroup | Refusal:
     """One set of operators as a group with all its writes, or why it is none."""
     needed = _needed(program, nest)
     facts = replace(
-        nest.facts, interior_writes=len(needed & _interior(program, nest)), components=_components(program, nest.members)
+        nest.facts,
+        interior_writes=len(needed & _interior(program, nest)),
+        components=_components(program, nest.members),
     )
     refusal = check_structure(facts)
     if refusal is not None:

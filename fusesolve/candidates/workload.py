@@ -3,12 +3,13 @@
 from collections import Counter
 from collections.abc import Iterator
 from math import prod
+from typing import Any
 
 from fusesolve.access import AccessKind
+from fusesolve.candidates.contraction_work import ContractionWork
 from fusesolve.candidates.loops import Nest
 from fusesolve.candidates.program import Operator, Program, Read
-from fusesolve.graph import DType
-from fusesolve.group import TEMPLATES, TENSOR_TYPES, Template, Workload
+from fusesolve.group import TEMPLATES, Template, Workload
 from fusesolve.ops.definition import OpKind, Work
 
 _SECTOR = 32  # bytes: the smallest run that DRAM and L2 move at full rate
@@ -28,13 +29,14 @@ class Measure:
         self.order = self._loop_order()
         self.points = prod(nest.extent[loop] for loop in self.kernel)
         self.touched = self._touched()
+        self.contraction = ContractionWork(program, nest, self.touched)
 
     def workload(self) -> Workload:
         """The workload of the group for its template."""
         template = self.nest.template
         common = self._common()
         if template in (Template.CONTRACTION, Template.ATTENTION):
-            common.update(self._contraction())
+            common.update(self.contraction.fields())
         else:
             rows = prod(self.nest.extent[loop] for loop in self.kernel - self.nest.reduced)
             common.update(outer=rows, inner=max(1, self.points // max(1, rows)))
@@ -54,18 +56,8 @@ class Measure:
         span = self.nest.span
         op = self.ops[span]
         if op.kind is OpKind.REDUCE and op.reads:
-            return tuple(self._loops_of(span, op.reads[0]))
+            return tuple(self.nest.indices(span, op.reads[0]))
         return self.nest.out[span]
-
-    def _loops_of(self, consumer: int, read: Read) -> Iterator[int]:
-        """The loop that each atom of an operand follows, -1 where it follows none."""
-        for axis in read.axes:
-            if axis.kind is AccessKind.SAME:
-                yield self.nest.out[consumer][axis.out]
-            elif axis.kind is AccessKind.REDUCED:
-                yield self.nest.red[consumer][axis.red]
-            else:
-                yield -1
 
     def _external(self) -> Iterator[tuple[int, Read]]:
         inside = self.nest.position
@@ -102,7 +94,7 @@ class Measure:
             else:
                 counts[i] = float(self.points)
         if nest.template is Template.ATTENTION:
-            for i in self._linear_tail() or ():  # applied to the summed result instead, once per row and head element
+            for i in self.contraction.tail or ():  # applied to the summed result instead, once per row and head element
                 counts[i] = float(min(self.ops[i].points, self.ops[nest.heads[1]].points))
         self._inline_counts(counts)
         return counts
@@ -117,7 +109,7 @@ class Measure:
                 if i is not None and i in self.nest.inlined:
                     counts[i] += counts[consumer] * _redundancy(op, read, self.ops[i])
 
-    def _common(self) -> dict[str, int | float]:
+    def _common(self) -> dict[str, Any]:
         counts = self._evaluations()
         work = [self._work(op, count) for op, count in zip(self.ops, counts, strict=True)]
         storage = self.program.storage
@@ -175,7 +167,7 @@ class Measure:
         staged: dict[int, int] = {}
         inner = self.order[-1] if self.order else -1
         for consumer, read in self._external():
-            loops = list(self._loops_of(consumer, read))
+            loops = list(self.nest.indices(consumer, read))
             storage = self.program.storage[read.storage]
             if consumer not in self.nest.inlined and inner not in loops:
                 partial[read.storage] = 1
@@ -219,7 +211,7 @@ class Measure:
             live -= {value for value in live if last.get(value, i) <= i and value not in keep}
         return max(1, most)
 
-    def _row(self) -> dict[str, int | float]:
+    def _row(self) -> dict[str, Any]:
         """Passes over a row, what a held row keeps, what a row that is not held reads again."""
         nest = self.nest
         deep = [i for i in range(len(self.ops)) if nest.loops(i) & nest.reduced or self.ops[i].kind is OpKind.REDUCE]
@@ -245,139 +237,12 @@ class Measure:
                 made = self.program.storage[read.storage].producer
                 inside = None if made is None else nest.position.get(made)
                 if inside is None:
-                    if any(loop in nest.reduced for loop in self._loops_of(i, read)):
+                    if any(loop in nest.reduced for loop in self.nest.indices(i, read)):
                         found.add(read.storage)
                 elif self.ops[inside].kind is not OpKind.REDUCE and nest.loops(inside) & nest.reduced:
                     needed.add(inside)
         rows = prod(nest.extent[loop] for loop in self.kernel - nest.reduced)
         return {s for s in found if self.program.storage[s].type.size * 2 > rows * 2}
-
-    def _contraction(self) -> dict[str, int | float]:
-        nest = self.nest
-        head = nest.heads[0]
-        op = self.ops[head]
-        left, right = self._operand_loops(head)
-        out = frozenset(nest.out[head])
-        batch = out & left & right
-        size = lambda loops: prod(nest.extent[loop] for loop in loops)  # noqa: E731 - local arithmetic shorthand
-        shape: dict[str, int | float] = {
-            "batch": size(batch), "m": size((out & left) - batch), "n": size(out - left), "k": prod(op.red),
-            "mma": float(op.points) * op.reduced, "plain": int(len(self.ops) == 1),
-        }  # fmt: skip
-        if op.reads[0].axes and not (out & left) - batch and not (out - left):
-            shape["m"], shape["n"] = 1, 1
-        if nest.template is Template.ATTENTION:
-            second = self.ops[nest.heads[1]]
-            shape["mma"] = float(op.points) * op.reduced + float(second.points) * second.reduced
-            shape["head"] = max(1, second.points // max(1, int(shape["batch"] * shape["m"])))
-            shape["linear_tail"] = int(self._linear_tail() is not None)
-            shape["plain"] = int(self._bare_attention())
-        shape.update(self._operands(head))
-        return shape
-
-    def _operand_loops(self, head: int) -> tuple[frozenset[int], frozenset[int]]:
-        """Loops of the two operands; the windowed dimensions of an image are loops of the left operand."""
-        op = self.ops[head]
-        found = []
-        for read in op.reads[:2]:
-            loops = {loop for loop in self._loops_of(head, read) if loop >= 0}
-            loops |= {self.nest.out[head][axis.out] for axis in read.axes if axis.kind in _WINDOWED and axis.out >= 0}
-            found.append(frozenset(loops))
-        return (found[0], found[1]) if len(found) == 2 else (found[0], frozenset())
-
-    def _operands(self, head: int) -> dict[str, int | float]:
-        """Bytes of the operands as they come from memory, and their type."""
-        op = self.ops[head]
-        storage = self.program.storage
-        types = [storage[read.storage].type for read in op.reads[:2]]
-        loaded = [self._prologue_bytes(read) for read in op.reads[:2]]
-        dtypes = {t.dtype for t in types}
-        return {
-            "a_bytes": loaded[0], "b_bytes": loaded[-1],
-            "operand_bytes": max(t.dtype.itemsize for t in types),
-            "tensor_rate": _tensor_index(next(iter(dtypes))) if len(dtypes) == 1 else -1,
-            "side_work": self._side_work(),
-        }  # fmt: skip
-
-    def _side_work(self) -> float:
-        """Instructions of prologues per operand element that they make; special functions count four."""
-        storage = self.program.storage
-        fused = [
-            storage[read.storage].type.size
-            for head in self.nest.heads
-            for read in self.ops[head].reads[:2]
-            if self.nest.position.get(_producer(self.program, read)) in self.nest.upstream
-        ]
-        instructions = sum(
-            (self.ops[i].work.fma + self.ops[i].work.alu + 4.0 * self.ops[i].work.sfu) * self.ops[i].points
-            for i in self.nest.upstream
-            if i not in self.nest.heads
-        )
-        return instructions / sum(fused) if fused else 0.0
-
-    def _prologue_bytes(self, read: Read) -> int:
-        """Bytes from memory behind a fused operand: the external reads of its ancestors."""
-        storage = self.program.storage
-        seen: set[int] = set()
-        stack, total = [read.storage], 0
-        while stack:
-            value = stack.pop()
-            made = storage[value].producer
-            if value in seen:
-                continue
-            seen.add(value)
-            if made is None or made not in self.nest.position:
-                total += self.touched.get(value, 0)
-            else:
-                stack.extend(r.storage for r in self.program.operators[made].reads)
-        return total
-
-    def _linear_tail(self) -> frozenset[int] | None:
-        """Positions between the exponential and the second contraction, None unless all of them only scale.
-
-        An online softmax multiplies what it has summed so far by exp(old maximum - new maximum); that commutes
-        with the second contraction only through operators that are linear in the probabilities.
-        """
-        nodes = self.program.graph.nodes
-        below: set[int] = set()
-        tail: set[int] = set()
-        started = False
-        for i in range(self.nest.heads[0] + 1, self.nest.heads[1]):
-            op = self.ops[i]
-            exponential = nodes[op.node].op == "exp"
-            started |= exponential
-            inside = any(self.program.storage[r.storage].producer in self._numbers(below) for r in op.reads)
-            if exponential or inside:
-                below.add(i)
-            if inside and op.kind is OpKind.ELEMENTWISE:
-                if not op.linear:
-                    return None
-                tail.add(i)
-        return frozenset(tail) if started else None
-
-    def _bare_attention(self) -> bool:
-        """Nothing but the two contractions and what lies between them: what a library's attention does."""
-        first, second = self.nest.heads
-        score = frozenset(self.nest.out[first])
-        return all(
-            i in self.nest.heads or (first < i < second and i not in self.nest.upstream and self.nest.loops(i) <= score)
-            for i in range(len(self.ops))
-        )
-
-    def _numbers(self, positions: set[int]) -> set[int]:
-        return {self.nest.members[i] for i in positions}
-
-
-def _producer(program: Program, read: Read) -> int:
-    made = program.storage[read.storage].producer
-    return -1 if made is None else made
-
-
-_WINDOWED = frozenset({AccessKind.WINDOW, AccessKind.SHIFTED})
-
-
-def _tensor_index(dtype: DType) -> int:
-    return TENSOR_TYPES.index(dtype.value) if dtype.value in TENSOR_TYPES else -1
 
 
 def _redundancy(consumer: Operator, read: Read, producer: Operator) -> float:

@@ -93,11 +93,12 @@ def _space_record(priced: Priced) -> SpaceRecord:
 def _warnings(planning: Planning, program: Program, order: Sequence[Kernel]) -> tuple[str, ...]:
     found = [*planning.warnings, *planning.graph.warnings]
     if planning.profile.uncalibrated:
-        found.append(f"profile {planning.profile.name} is uncalibrated: its constants are its family's or the model's defaults")
+        name = planning.profile.name
+        found.append(f"profile {name} is uncalibrated: its constants are its family's or the model's defaults")
     for operator in program.operators:
-        name = program.graph.nodes[operator.node]
-        if name.op == "opaque" and not any(name.source in line for line in found):
-            found.append(f"{name.source}: priced by its bytes alone, it is opaque to the planner")
+        node = program.graph.nodes[operator.node]
+        if node.op == "opaque" and not any(node.source in line for line in found):
+            found.append(f"{node.source}: priced by its bytes alone, it is opaque to the planner")
     size = planning.profile.memory.dram.size
     peak = peak_memory(program, order)
     if peak > size:
@@ -150,9 +151,9 @@ class _Groups:
                 first.update(dict.fromkeys(self.program.operators[member].writes, step))
         found: list[list[Node]] = [[] for _ in self.order]
         for node in self.nodes:
-            step = first.get(self.program.view_root.get(node.outputs[0], -1))
-            if step is not None:
-                found[step].append(node)
+            chosen = first.get(self.program.view_root.get(node.outputs[0], -1))
+            if chosen is not None:
+                found[chosen].append(node)
         return found
 
     def _names(self, members: Sequence[int], views: Sequence[Node]) -> tuple[str, ...]:
@@ -178,7 +179,8 @@ class _Groups:
 
         return PlannedGroup(
             id=number, nodes=self._names(kernel.members, self.views[number]),
-            inputs=tuple(storage[s].value for s in kernel.reads), outputs=tuple(storage[s].value for s in kernel.writes),
+            inputs=tuple(storage[s].value for s in kernel.reads),
+            outputs=tuple(storage[s].value for s in kernel.writes),
             recomputed=self._names(again, ()) if again else (),
             template=self.priced.space.templates[unique].value,
             implementation="library" if prices.implementation[unique] else "generated",

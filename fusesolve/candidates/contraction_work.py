@@ -1,0 +1,150 @@
+"""Workloads of contractions and attention: shapes, operands, prologues, and what lies between two contractions."""
+
+from math import prod
+from typing import Any
+
+from fusesolve.access import AccessKind
+from fusesolve.candidates.loops import Nest
+from fusesolve.candidates.program import Operator, Program, Read
+from fusesolve.graph import DType
+from fusesolve.group import TENSOR_TYPES, Template
+from fusesolve.ops.definition import OpKind
+
+_WINDOWED = frozenset({AccessKind.WINDOW, AccessKind.SHIFTED})
+
+
+class ContractionWork:
+    """Reads the contraction's part of a workload off a nest; `touched` are bytes read of each storage."""
+
+    def __init__(self, program: Program, nest: Nest, touched: dict[int, int]) -> None:
+        self.program = program
+        self.nest = nest
+        self.touched = touched
+        self.ops: list[Operator] = [program.operators[m] for m in nest.members]
+        self.tail = self._linear_tail() if nest.template is Template.ATTENTION else None
+
+    def fields(self) -> dict[str, Any]:
+        """The workload's fields that only contractions have."""
+        nest = self.nest
+        head = nest.heads[0]
+        op = self.ops[head]
+        left, right = self._operand_loops(head)
+        out = frozenset(nest.out[head])
+        batch = out & left & right
+        shape: dict[str, Any] = {
+            "batch": self._size(batch), "m": self._size((out & left) - batch), "n": self._size(out - left),
+            "k": prod(op.red),
+            "mma": float(op.points) * op.reduced, "plain": int(len(self.ops) == 1),
+        }  # fmt: skip
+        if nest.template is Template.ATTENTION:
+            second = self.ops[nest.heads[1]]
+            shape["mma"] = float(op.points) * op.reduced + float(second.points) * second.reduced
+            shape["head"] = max(1, second.points // max(1, int(shape["batch"] * shape["m"])))
+            shape["linear_tail"] = int(self.tail is not None)
+            shape["plain"] = int(self._bare_attention())
+        shape.update(self._operands(head))
+        return shape
+
+    def _size(self, loops: frozenset[int]) -> int:
+        return prod(self.nest.extent[loop] for loop in loops)
+
+    def _operand_loops(self, head: int) -> tuple[frozenset[int], frozenset[int]]:
+        """Loops of the two operands; the windowed dimensions of an image are loops of the left operand."""
+        op = self.ops[head]
+        found = []
+        for read in op.reads[:2]:
+            loops = {loop for loop in self.nest.indices(head, read) if loop >= 0}
+            loops |= {self.nest.out[head][axis.out] for axis in read.axes if axis.kind in _WINDOWED and axis.out >= 0}
+            found.append(frozenset(loops))
+        return (found[0], found[1]) if len(found) == 2 else (found[0], frozenset())
+
+    def _operands(self, head: int) -> dict[str, Any]:
+        """Bytes of the operands as they come from memory, and their type."""
+        op = self.ops[head]
+        storage = self.program.storage
+        types = [storage[read.storage].type for read in op.reads[:2]]
+        loaded = [self._prologue_bytes(read) for read in op.reads[:2]]
+        dtypes = {t.dtype for t in types}
+        return {
+            "a_bytes": loaded[0], "b_bytes": loaded[-1],
+            "operand_bytes": max(t.dtype.itemsize for t in types),
+            "tensor_rate": _tensor_index(next(iter(dtypes))) if len(dtypes) == 1 else -1,
+            "side_work": self._side_work(),
+        }  # fmt: skip
+
+    def _side_work(self) -> float:
+        """Instructions of prologues per operand element that they make; special functions count four."""
+        storage = self.program.storage
+        fused = [
+            storage[read.storage].type.size
+            for head in self.nest.heads
+            for read in self.ops[head].reads[:2]
+            if self.nest.position.get(_producer(self.program, read)) in self.nest.upstream
+        ]
+        instructions = sum(
+            (self.ops[i].work.fma + self.ops[i].work.alu + 4.0 * self.ops[i].work.sfu) * self.ops[i].points
+            for i in self.nest.upstream
+            if i not in self.nest.heads
+        )
+        return instructions / sum(fused) if fused else 0.0
+
+    def _prologue_bytes(self, read: Read) -> int:
+        """Bytes from memory behind a fused operand: the external reads of its ancestors."""
+        storage = self.program.storage
+        seen: set[int] = set()
+        stack, total = [read.storage], 0
+        while stack:
+            value = stack.pop()
+            made = storage[value].producer
+            if value in seen:
+                continue
+            seen.add(value)
+            if made is None or made not in self.nest.position:
+                total += self.touched.get(value, 0)
+            else:
+                stack.extend(r.storage for r in self.program.operators[made].reads)
+        return total
+
+    def _linear_tail(self) -> frozenset[int] | None:
+        """Positions between the exponential and the second contraction, None unless all of them only scale.
+
+        An online softmax multiplies what it has summed so far by exp(old maximum - new maximum); that commutes
+        with the second contraction only through operators that are linear in the probabilities.
+        """
+        nodes = self.program.graph.nodes
+        below: set[int] = set()
+        tail: set[int] = set()
+        started = False
+        for i in range(self.nest.heads[0] + 1, self.nest.heads[1]):
+            op = self.ops[i]
+            exponential = nodes[op.node].op == "exp"
+            started |= exponential
+            inside = any(self.program.storage[r.storage].producer in self._numbers(below) for r in op.reads)
+            if exponential or inside:
+                below.add(i)
+            if inside and op.kind is OpKind.ELEMENTWISE:
+                if not op.linear:
+                    return None
+                tail.add(i)
+        return frozenset(tail) if started else None
+
+    def _bare_attention(self) -> bool:
+        """Nothing but the two contractions and what lies between them: what a library's attention does."""
+        first, second = self.nest.heads
+        score = frozenset(self.nest.out[first])
+        return all(
+            i in self.nest.heads or (first < i < second and i not in self.nest.upstream and self.nest.loops(i) <= score)
+            for i in range(len(self.ops))
+        )
+
+    def _numbers(self, positions: set[int]) -> set[int]:
+        return {self.nest.members[i] for i in positions}
+
+
+def _producer(program: Program, read: Read) -> int:
+    made = program.storage[read.storage].producer
+    return -1 if made is None else made
+
+
+def _tensor_index(dtype: DType) -> int:
+    return TENSOR_TYPES.index(dtype.value) if dtype.value in TENSOR_TYPES else -1
