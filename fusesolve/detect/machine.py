@@ -181,7 +181,7 @@ def _cpu(facts: CpuFacts, measure: Callable[[int, int], tuple[float, float]], fi
         first_note,
         f"CPU '{facts.model}': read from the system: {facts.cores} cores, caches, memory; clock: {facts.clock_source}",
         f"measured: copies at {best / 1e9:.3g} GB/s (median {median / 1e9:.3g}), in cache at {cached / 1e9:.3g} GB/s",
-        f"assumed: {unit}, latencies, dispatch of 5 us (fusesolve calibrate --device cpu fits these)",
+        f"assumed: {unit}, latencies, a dispatch of 5 us",
     )
     return Detection(definition, notes)
 
