@@ -82,14 +82,16 @@ def convert_command(
 ) -> None:
     """Write a graph in the native format, dimensions bound, decomposed to primitives, without weights."""
     from fusesolve.importers import load_graph
-    from fusesolve.importers.native import format_native
+    from fusesolve.importers.native import format_native, native_document
+    from fusesolve.report.json import format_json
 
     target = None if str(output) == "-" else output
     check_writable(target)
     loaded = load_graph(graph, bind=parse_bindings(bind), strict=strict, as_dtype=as_dtype)
     for warning in loaded.warnings:
         notes(quiet=quiet)(f"warning: {warning}")
-    write_result(format_native(loaded), target)
+    as_json = target is not None and target.suffix == ".json"
+    write_result(format_json(native_document(loaded)) if as_json else format_native(loaded), target)
 
 
 COMMANDS: dict[str, tuple[Callable[..., Any], str]] = {

@@ -38,8 +38,12 @@ def _headline(plan: Plan) -> str:
     if plan.objective_ns is None:
         return "no plan"
     gain = "" if plan.speedup is None else f", {plan.speedup:.2f} x the speed of unfused"
+    return f"{_kernel_count(plan)}, {_time(plan.objective_ns)} predicted{gain}"
+
+
+def _kernel_count(plan: Plan) -> str:
     count = len(plan.groups)
-    return f"{count} kernel{'s' * (count != 1)}, {_time(plan.objective_ns)} predicted{gain}"
+    return f"{count} kernel{'s' * (count != 1)}"
 
 
 def _kernels(groups: Sequence[PlannedGroup], *, width: int, colour: bool) -> str:
@@ -112,7 +116,7 @@ def conflict_lines(plan: Plan) -> list[str]:
 def _total(plan: Plan) -> str:
     if plan.objective_ns is None:
         return "none" if plan.unfused_ns is None else f"none; unfused takes {_time(plan.unfused_ns)}"
-    text = f"{_time(plan.objective_ns)} in {len(plan.groups)} kernels"
+    text = f"{_time(plan.objective_ns)} in {_kernel_count(plan)}"
     if plan.unfused_ns is None:
         return text
     gain = "" if plan.speedup is None else f", {plan.speedup:.2f} x"

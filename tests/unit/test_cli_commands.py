@@ -160,11 +160,14 @@ def test_one_graph(run):
     assert "5 primitives of 5 operators" in table
 
 
+@pytest.mark.parametrize("suffix", [".yaml", ".json"])
 @pytest.mark.parametrize("name", ["softmax", "gpt2_block", "conv_bn_relu"])
-def test_a_converted_graph_is_the_same_graph(run, tmp_path, name):
-    run("graph", "convert", name, "-o", tmp_path / "copy.yaml")
+def test_a_converted_graph_is_the_same_graph(run, tmp_path, name, suffix):
+    copy = tmp_path / f"copy{suffix}"
+    run("graph", "convert", name, "-o", copy)
+    assert copy.read_text().startswith("{") is (suffix == ".json")
     shown = json.loads(run("graph", "show", name, "--format", "json"))
-    copied = json.loads(run("graph", "show", tmp_path / "copy.yaml", "--format", "json"))
+    copied = json.loads(run("graph", "show", copy, "--format", "json"))
     assert [node["op"] for node in copied["nodes"]] == [node["op"] for node in shown["nodes"]]
     assert copied["values"] == shown["values"]
 
