@@ -37,7 +37,6 @@ def solve(
     """
     if strategy not in STRATEGIES:
         raise InputError(f"no strategy {strategy!r}; choose one of {', '.join(STRATEGIES)}")
-    check_problem(problem)
     reports: queue.SimpleQueue[Progress] = queue.SimpleQueue()
     control = Control(limits=limits or Limits(), report=reports.put if progress else None)
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="fusesolve-solve") as pool:
@@ -48,6 +47,7 @@ def solve(
 
 def _run(problem: PartitionProblem, strategy: Strategy, control: Control, warm: tuple[int, ...]) -> Finding:
     with control.stage("prepare"):
+        check_problem(problem)
         instance = prepare_instance(problem)
         control.stats["columns"] = len(instance.columns)
         conflicts = find_conflicts(instance)
