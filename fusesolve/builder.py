@@ -198,7 +198,7 @@ class GraphBuilder:
             weights=weights,
             outputs=tuple(self._outputs),
             nodes=tuple(_named(kept)),
-            values=MappingProxyType({name: value for name, value in self._values.items() if name in known}),
+            values={name: value for name, value in self._values.items() if name in known},
             warnings=tuple(self._warnings),
         )
         check_graph(graph, "build")

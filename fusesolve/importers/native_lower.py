@@ -228,7 +228,7 @@ def open_attrs(
     elif op in ("squeeze", "unsqueeze") and "axis" not in attrs:
         found["axis"] = _unit_axes(shape, declared.shape) if op == "squeeze" else _unit_axes(declared.shape, shape)
     elif op in _WINDOWED and "pad" not in attrs:
-        found |= _open_pad(builder, op, operands, attrs, declared)
+        found |= _open_window(builder, op, operands, attrs, declared)
     return found
 
 
@@ -242,27 +242,43 @@ def _unit_axes(longer: tuple[int, ...], shorter: tuple[int, ...]) -> tuple[int, 
     return tuple(axes)
 
 
-def _open_pad(
+def _open_window(
     builder: GraphBuilder,
     op: str,
     operands: Sequence[Operand],
     attrs: Mapping[str, AttrValue],
     declared: TensorType,
 ) -> dict[str, AttrValue]:
-    """Padding that gives the declared extents, the odd element behind; nothing where none does."""
+    """Stride and padding, where they are left open, that give the declared extents; nothing where none do.
+
+    The least stride that fits is taken, with the least padding, its odd element behind.
+    """
     shape = builder.type(operands[0]).shape
     rank = len(shape) - 2
     kernel = builder.type(operands[1]).shape[2:] if op.startswith("conv") and len(operands) > 1 else attrs.get("k", ())
-    sizes = [_per_axis(item, rank) for item in (kernel, attrs.get("stride", 1), attrs.get("dilation", 1))]
+    sizes = [_per_axis(item, rank) for item in (kernel, attrs.get("dilation", 1), attrs.get("stride", 1))]
     if rank < 1 or any(len(item) != rank for item in sizes) or len(declared.shape) != rank + 2:
         return {}
-    totals = [
-        max(0, (out - 1) * stride + dilation * (k - 1) + 1 - extent)
-        for out, extent, k, stride, dilation in zip(declared.shape[2:], shape[2:], *sizes, strict=True)
-    ]
-    if not any(totals):
+    spans = [dilation * (k - 1) + 1 for k, dilation in zip(sizes[0], sizes[1], strict=True)]
+    steps = [range(1, extent + 1) for extent in shape[2:]] if "stride" not in attrs else [(step,) for step in sizes[2]]
+    fits = list(map(_fit, declared.shape[2:], shape[2:], spans, steps))
+    found = [fit for fit in fits if fit is not None]
+    if len(found) < rank:
         return {}
-    return {"pad": (*(total // 2 for total in totals), *(math.ceil(total / 2) for total in totals))}
+    pads = [pad for _, pad in found]
+    return {
+        "stride": tuple(stride for stride, _ in found),
+        "pad": (*(pad // 2 for pad in pads), *(math.ceil(pad / 2) for pad in pads)),
+    }
+
+
+def _fit(count: int, extent: int, span: int, strides: Sequence[int]) -> tuple[int, int] | None:
+    """The first of `strides` at which `span` takes `count` positions in `extent`, and the padding that it needs."""
+    for stride in strides:
+        pad = max(0, (count - 1) * stride + span - extent)
+        if stride > 0 and (extent + pad - span) // stride + 1 == count:
+            return stride, pad
+    return None
 
 
 def _per_axis(value: object, rank: int) -> tuple[int, ...]:

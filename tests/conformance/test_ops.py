@@ -1,5 +1,7 @@
 """Every row of the operator table: documented, shape rule, access map, work and reference agree with each other."""
 
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -223,3 +225,10 @@ def test_the_reference_of_an_opaque_operator_says_so() -> None:
     builder.output("y")
     with pytest.raises(InputError, match="LSTM has no reference"):
         run_reference(builder.build(), {"x": np.zeros(2, np.float32)})
+
+
+def test_the_table_loads_without_numpy() -> None:
+    code = "import sys, fusesolve.ops, fusesolve.decompose, fusesolve.reference, fusesolve.importers; "
+    code += "sys.exit(','.join({'numpy', 'onnx', 'ml_dtypes'} & set(sys.modules)) or 0)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (found.returncode, found.stderr) == (0, "")

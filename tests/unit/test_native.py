@@ -100,7 +100,7 @@ def test_what_a_declared_shape_supplies(op: str, attr: str, value: object) -> No
     assert graph.nodes[0].attr(attr) == value
 
 
-def test_a_declared_shape_supplies_padding() -> None:
+def test_a_declared_shape_supplies_stride_and_padding() -> None:
     images = ("x: f32[1,8,16,16]", "w: f32[4,8,3,3]", "v: f32[4,8,2,2]")
     assert parse("y = maxpool(x; k=3) : f32[1,8,16,16]", inputs=images[:1]).nodes[0].attr("pad") == (1, 1, 1, 1)
     assert parse("y = conv2d(x, w) : f32[1,4,16,16]", inputs=images[:2]).nodes[0].attr("pad") == (1, 1, 1, 1)
@@ -108,6 +108,13 @@ def test_a_declared_shape_supplies_padding() -> None:
     assert even.nodes[0].attr("pad") == (0, 0, 1, 1)
     strided = parse("y = conv2d(x, w; stride=2) : f32[1,4,8,8]", inputs=images[:2])
     assert strided.nodes[0].attr("pad") == (0, 0, 1, 1)
+    halved = parse("y = maxpool(x; k=2) : f32[1,8,8,8]", inputs=images[:1])  # (16 - 2) / 2 + 1 = 8
+    assert dict(halved.nodes[0].attrs)["stride"] == (2, 2)
+    assert dict(halved.nodes[0].attrs)["pad"] == (0, 0, 0, 0)
+    rest = parse("y = avgpool(x; k=2) : f32[1,1,8]", inputs=("x: f32[1,1,17]",))  # (17 - 2) // 2 + 1 = 8
+    assert (rest.nodes[0].attr("stride"), rest.nodes[0].attr("pad")) == ((2,), (0, 0))
+    with pytest.raises(InputError, match=r"declared f32\[1,8,3,16\], but maxpool gives"):
+        parse("y = maxpool(x; k=2, stride=2) : f32[1,8,3,16]", inputs=images[:1])
     with pytest.raises(InputError, match=r"declared f32\[1,4,14,16\], but conv2d gives f32\[1,4,16,16\]"):
         parse("y = conv2d(x, w; pad=1) : f32[1,4,14,16]", inputs=images[:2])
 
