@@ -5,7 +5,7 @@ Gimpel (2016), Mish is Misra (2019), SELU's constants are Klambauer et al. (2017
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from fusesolve.decompose.emit import Attrs, Composite, Emit, float_attr, unary
 from fusesolve.errors import InputError
@@ -124,11 +124,9 @@ def _pow(emit: Emit, inputs: Sequence[Operand], attrs: Attrs) -> tuple[Operand, 
 _ALPHA = "slope or scale of the function, a number"
 
 
-def _row(name: str, doc: str, body: object, **defaults: str) -> Composite:
-    expand = unary(body)  # type: ignore[arg-type]  # rows list the bodies above, all of one signature
-    return Composite(
-        name=name, doc=doc, operands=(1, 1), expand=expand, attrs={key: (False, text) for key, text in defaults.items()}
-    )
+def _row(name: str, doc: str, body: Callable[[Emit, Operand, Attrs], Operand], **attrs: str) -> Composite:
+    optional = {key: (False, text) for key, text in attrs.items()}
+    return Composite(name=name, doc=doc, operands=(1, 1), expand=unary(body), attrs=optional)
 
 
 ACTIVATIONS: tuple[Composite, ...] = (
