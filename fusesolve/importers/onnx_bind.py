@@ -132,7 +132,7 @@ def _is_inferable(node: onnx.NodeProto) -> bool:
 def _contradiction(model: onnx.ModelProto, origin: str) -> str | None:
     try:
         onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
-    except onnx.shape_inference.InferenceError as error:
+    except (onnx.shape_inference.InferenceError, ValueError) as error:  # ValueError: an element type that is none
         return f"{origin}: inconsistent shapes: {one_line(error)}"
     return None
 

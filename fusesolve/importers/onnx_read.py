@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import onnx
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # the package ships no types
+from google.protobuf.message import DecodeError, Message  # type: ignore[import-untyped]  # the package ships no types
 from onnx import TensorProto
 
 from fusesolve.errors import InputError
@@ -111,7 +111,20 @@ def _parse(content: bytes, origin: str) -> onnx.ModelProto:
         raise InputError(f"{origin}: not an ONNX model, or truncated ({len(content)} bytes do not parse)") from None
     if not model.HasField("graph") or not model.ir_version or not model.graph.output:
         raise InputError(f"{origin}: not an ONNX model (no graph with outputs and IR version inside)")
+    _check_text(model, origin)
     return model
+
+
+def _check_text(message: Message, origin: str) -> None:
+    """InputError where a name anywhere in the model is not UTF-8: protobuf hands it out as bytes."""
+    pending = [message]
+    while pending:
+        for field, value in pending.pop().ListFields():
+            items = [value] if isinstance(value, Message | str | bytes) else value
+            if field.type == field.TYPE_MESSAGE:
+                pending.extend(items)
+            elif field.type == field.TYPE_STRING and not all(isinstance(item, str) for item in items):
+                raise InputError(f"{origin}: damaged: the text of a field '{field.name}' is not UTF-8")
 
 
 def _with_supported_opset(model: onnx.ModelProto, origin: str) -> onnx.ModelProto:
