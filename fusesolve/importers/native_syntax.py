@@ -4,6 +4,7 @@ Names with signs of their own (`/layers.0/Add:0`) are written in double quotes, 
 """
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,14 +13,15 @@ from typing import TypeAlias
 
 from fusesolve.errors import InputError
 from fusesolve.graph import AttrValue, DType, Literal, Operand, TensorType
+from fusesolve.importers.native_text import is_unicode
 from fusesolve.ops.rules import parse_dtype
 
 _TOKEN = re.compile(r'\s*(?:("(?:[^"\\]|\\.)*")|([=();,:\[\]])|([^\s"=();,:\[\]]+))')
 _SIGNS = frozenset("=();,:[]")
-_INTEGER = re.compile(r"[+-]?\d+")
+_INTEGER = re.compile(r"[+-]?\d{1,20}")
 _FLOAT = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|inf|nan)")
 _BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*(?:/[A-Za-z0-9_.]+)*")
-_RANGE = re.compile(r"(-?\d+):(-?\d+)")
+_RANGE = re.compile(r"(-?\d{1,18}):(-?\d{1,18})")
 _ITEM = re.compile(r"-?\d+:-?\d+|[^-]+")
 _WORDS: Mapping[str, bool] = {"true": True, "false": False}
 _RESERVED = frozenset({"true", "false", "inf", "nan"})
@@ -108,15 +110,21 @@ class _Scanner:
         if not word or word in _SIGNS:
             raise InputError(f"expected {what}, found {self.found()}")
         self.step()
-        return unquote(word) if word[0] == '"' else word
+        found = unquote(word) if word[0] == '"' else word
+        if not found:
+            raise InputError(f"expected {what}, found an empty text")
+        return found
 
 
 def unquote(token: str) -> str:
-    """The text of a quoted token; InputError where its escapes are wrong."""
+    """The text of a quoted token; InputError where its escapes are wrong or spell half a character."""
     try:
-        return str(json.loads(token))
+        found = str(json.loads(token))
     except json.JSONDecodeError as error:
         raise InputError(f"{token} is not a quoted text: {error.msg}") from None
+    if not is_unicode(found):
+        raise InputError(f"{token} has half of a surrogate pair")
+    return found
 
 
 def quote(name: str) -> str:
@@ -127,12 +135,17 @@ def quote(name: str) -> str:
 
 
 def parse_number(token: str) -> float | int | bool | None:
-    """The number or truth value that `token` spells, or None where it is a name."""
+    """The number or truth value that `token` spells, or None where it is a name; InputError beyond an f64's range."""
     if token in _WORDS:
         return _WORDS[token]
     if _INTEGER.fullmatch(token):
         return int(token)
-    return float(token) if _FLOAT.fullmatch(token) else None
+    if not _FLOAT.fullmatch(token):
+        return None
+    value = float(token)
+    if math.isinf(value) and "inf" not in token:
+        raise InputError(f"the number {token[:40]} is out of range")
+    return value
 
 
 def parse_declaration(text: str) -> tuple[str, Declared]:
@@ -226,15 +239,14 @@ def _type(scan: _Scanner) -> Declared:
 
 
 _DIM_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
-_DIM = re.compile(r"(?:\d+|[A-Za-z_][A-Za-z0-9_.]*)(?:[*/](?:\d+|[A-Za-z_][A-Za-z0-9_.]*))*")
+_FACTOR = r"(?:\d{1,15}|[A-Za-z_][A-Za-z0-9_.]*)"
+_DIM = re.compile(rf"{_FACTOR}(?:[*/]{_FACTOR})*")
 
 
 def _dim(token: str) -> Dim:
-    if token.isdecimal():
-        return int(token)
     if _DIM.fullmatch(token):
-        return token
-    raise InputError(f"{token!r} is not a dimension: a whole number, a name, or names with * and /")
+        return int(token) if token.isdecimal() else token
+    raise InputError(f"{token[:40]!r} is not a dimension: a whole number, a name, or names with * and /")
 
 
 def _at_end(scan: _Scanner) -> None:
@@ -304,7 +316,7 @@ def _items(text: str) -> list[str]:
 
 
 def _is_item(item: str, bind: Mapping[str, int]) -> bool:
-    if item.isdecimal() or _RANGE.fullmatch(item):
+    if (item.isdecimal() and len(item) < 19) or _RANGE.fullmatch(item):
         return True
     return bool(_DIM.fullmatch(item)) and all(name in bind for name in _DIM_NAME.findall(item))
 

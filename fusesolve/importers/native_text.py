@@ -5,6 +5,7 @@ Every text keeps its line, so that later errors can name it.
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -19,6 +20,7 @@ MAX_BYTES = 256 * 2**20
 MAX_DEPTH = 8
 _LISTS = ("inputs", "weights", "ops", "outputs")
 _KEYS = ("format", "name", *_LISTS)
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -53,6 +55,11 @@ def parse_document(text: str, origin: str) -> Document:
     return _from_yaml(text, origin)
 
 
+def is_unicode(text: str) -> bool:
+    """False where `text` has half of a surrogate pair, which JSON can spell and no file can hold."""
+    return _SURROGATE.search(text) is None
+
+
 # JSON
 
 
@@ -69,6 +76,8 @@ def _from_json(text: str, origin: str) -> Document:
         data = json.loads(text, object_pairs_hook=pairs)
     except json.JSONDecodeError as error:
         raise InputError(f"{origin}:{error.lineno}: not JSON: {error.msg}") from None
+    except ValueError:  # Python refuses to read a number of thousands of digits
+        raise InputError(f"{origin}: not JSON that a graph may hold: a number is too long") from None
     except RecursionError:
         raise InputError(f"{origin}: nested too deeply for a graph") from None
     _check_keys(data, origin)
@@ -77,13 +86,13 @@ def _from_json(text: str, origin: str) -> Document:
 
 def _json_entry(key: str, value: Any, origin: str) -> str | list[Text]:
     if key not in _LISTS:
-        if not isinstance(value, str):
+        if not isinstance(value, str) or not is_unicode(value):
             raise InputError(f"{origin}: {key} must be a text")
         return value
     if not isinstance(value, list):
         raise InputError(f"{origin}: {key} must be a list of texts")
     for index, item in enumerate(value):
-        if not isinstance(item, str):
+        if not isinstance(item, str) or not is_unicode(item):
             raise InputError(f"{origin}: {key}[{index}] must be a text, not {item!r}")
     return [Text(item, f"{origin}: {key}[{index}]") for index, item in enumerate(value)]
 

@@ -12,7 +12,7 @@ from fusesolve.importers.native import parse_native
 
 def graph_text(*ops: str, inputs: tuple[str, ...] = ("x: f32[8,16]",), outputs: tuple[str, ...] = ("y",)) -> str:
     lists = {"inputs": list(inputs), "ops": list(ops), "outputs": list(outputs)}
-    return yaml.safe_dump({"format": "fusesolve-graph/1", "name": "t", **lists}, sort_keys=False, width=1000)
+    return yaml.safe_dump({"format": "fusesolve-graph/1", "name": "t", **lists}, sort_keys=False, width=10_000)
 
 
 def parse(*ops: str, inputs: tuple[str, ...] = ("x: f32[8,16]",), outputs: tuple[str, ...] = ("y",),
@@ -253,6 +253,12 @@ BAD_OPS = [
     ("y = stencil(x; offsets=0:99999999)", "by at most a million"),
     ('y = relu("x)', "cannot read"),
     ('y = relu("\\q")', "is not a quoted text"),
+    ("y = relu(x) : f32[" + "9" * 5000 + "]", "'9999999999999999999999999999999999999999' is not a dimension"),
+    ("y = add(x, " + "9" * 5000 + ")", "the number 9999999999999999999999999999999999999999 is out of range"),
+    ("y = reshape(x; to=4-" + "9" * 5000 + ")", "to must be integers"),
+    ("y = add(x, 1e999)", "the number 1e999 is out of range"),
+    ('"" = relu(x)', "expected a result's name, found an empty text"),
+    ('y = relu("\\ud800")', "has half of a surrogate pair"),
     ("x = relu(x)", "the name 'x' is given twice"),
     ("y = clip(x; min=2, max=1)", "clip has min 2 above max 1"),
     ("y = cast(x; to=int)", "unknown element type 'int'"),
@@ -261,7 +267,7 @@ BAD_OPS = [
 ]
 
 
-@pytest.mark.parametrize(("op", "message"), BAD_OPS, ids=[op for op, _ in BAD_OPS])
+@pytest.mark.parametrize(("op", "message"), BAD_OPS, ids=[op[:40] for op, _ in BAD_OPS])
 def test_an_error_names_file_line_and_text(op: str, message: str) -> None:
     with pytest.raises(InputError, match=message) as found:
         parse("first = neg(x)", op)
@@ -303,6 +309,8 @@ BAD_FILES = [
     ('{"format": "a", "format": "b"}', "the key 'format' is given twice"),
     ('{"format": "fusesolve-graph/1", "ops": ["a", 3], "outputs": []}', r"ops\[1\] must be a text, not 3"),
     ('{"format": "fusesolve-graph/1", "ops": "a", "outputs": []}', "ops must be a list of texts"),
+    ('{"format": "fusesolve-graph/1", "ops": ["\\ud800"], "outputs": []}', r"ops\[0\] must be a text"),
+    ('{"format": ' + "9" * 5000 + "}", "a number is too long"),
     ('{"format": ' + "[" * 100_000, "nested too deeply|not JSON"),
 ]
 
