@@ -5,7 +5,7 @@ real: which groups are convex, how they overlap, which values they share.
 """
 
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 from fusesolve.solve import Column, PartitionProblem
@@ -117,6 +117,15 @@ def make_resnet(*, recompute: bool) -> PartitionProblem:
     return to_problem(builder.ops, recompute=recompute)
 
 
+def add_noise(problem: PartitionProblem, amplitude: float) -> PartitionProblem:
+    """The same problem with each cost scaled by 1 - amplitude to 1 + amplitude, drawn from the column's content."""
+    columns = []
+    for column in problem.columns:
+        draw = zlib.crc32(repr((column.tie, column.cost)).encode()) / 2**32
+        columns.append(replace(column, cost=max(1, round(column.cost * (1 + amplitude * (2 * draw - 1))))))
+    return replace(problem, columns=tuple(columns))
+
+
 def to_problem(ops: list[Op], *, recompute: bool) -> PartitionProblem:
     """All legal connected convex groups of `ops` as columns, with up to two writes dropped where allowed."""
     readers: list[list[int]] = [[] for _ in ops]
@@ -135,43 +144,50 @@ def to_problem(ops: list[Op], *, recompute: bool) -> PartitionProblem:
 
 def grow_groups(ops: list[Op], readers: list[list[int]]) -> list[frozenset[int]]:
     """Connected convex groups, grown one operator at a time from their smallest member."""
-    below = [0] * len(ops)
-    for index, op in enumerate(ops):
-        for value in op.reads:
-            below[index] |= below[value] | 1 << value
-    above = [0] * len(ops)
-    for index in reversed(range(len(ops))):
-        for reader in readers[index]:
-            above[index] |= above[reader] | 1 << reader
+    before, after = _reach([op.reads for op in ops]), _reach_back(readers)
     found: list[frozenset[int]] = []
     for root in range(len(ops)):
         seen = {frozenset([root])}
-        stack = [(frozenset([root]), 1 << root, below[root], above[root])]
+        stack = [frozenset([root])]
         while stack:
-            group, bits, low, high = stack.pop()
+            group = stack.pop()
             found.append(group)
-            if len(group) >= MEMBER_LIMIT:
-                continue
             near = {v for op in group for v in (*ops[op].reads, *readers[op]) if v > root} - group
-            for new in sorted(near):
-                wider = group | {new}
-                if wider in seen:
-                    continue
-                seen.add(wider)
-                bits2, low2, high2 = bits | 1 << new, low | below[new], high | above[new]
-                if low2 & high2 & ~bits2 == 0 and _legal(ops, wider):
-                    stack.append((wider, bits2, low2, high2))
+            wider = [group | {new} for new in sorted(near)] if len(group) < MEMBER_LIMIT else []
+            fresh = [item for item in wider if item not in seen]
+            seen.update(fresh)
+            stack.extend(item for item in fresh if _legal(ops, item) and _convex(item, before, after))
     return found
 
 
+def _reach(reads: list[tuple[int, ...]]) -> list[int]:
+    before = [0] * len(reads)
+    for index, values in enumerate(reads):
+        for value in values:
+            before[index] |= before[value] | 1 << value
+    return before
+
+
+def _reach_back(readers: list[list[int]]) -> list[int]:
+    after = [0] * len(readers)
+    for index in reversed(range(len(readers))):
+        for reader in readers[index]:
+            after[index] |= after[reader] | 1 << reader
+    return after
+
+
+def _convex(group: frozenset[int], before: list[int], after: list[int]) -> bool:
+    low = high = inside = 0
+    for op in group:
+        low, high, inside = low | before[op], high | after[op], inside | 1 << op
+    return not low & high & ~inside
+
+
 def _legal(ops: list[Op], group: frozenset[int]) -> bool:
-    dots = sorted(op for op in group if ops[op].axis == "dot")
-    rows = [op for op in group if ops[op].axis == "row"]
-    if len(dots) > 1:
-        return False
-    if not dots or not rows:
-        return True
-    return False
+    """At most one contraction, and then no reduction beside it."""
+    dots = sum(1 for op in group if ops[op].axis == "dot")
+    rows = any(ops[op].axis == "row" for op in group)
+    return dots == 0 or (dots == 1 and not rows)
 
 
 def _columns_of(

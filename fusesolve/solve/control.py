@@ -58,7 +58,11 @@ class Control:
 
     def must_stop(self) -> bool:
         """True once the clock, the work limit or an interrupt ends the solve."""
-        return self.stopped.is_set() or self.time_left_s() == 0.0 or self.work_left() == 0.0
+        return self.clock_stopped() or self.work_left() == 0.0
+
+    def clock_stopped(self) -> bool:
+        """True once the clock or an interrupt ends the solve: what comes after is not reproducible."""
+        return self.stopped.is_set() or self.time_left_s() == 0.0
 
     def stop(self) -> None:
         """Ask the solve to end soon; safe from any thread."""

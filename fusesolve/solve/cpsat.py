@@ -22,6 +22,7 @@ from fusesolve.solve.rows import Row, cut_cycles, find_violated, make_base_rows
 MAX_ROUNDS = 60
 ROWS_PER_ROUND = 1000
 TRIAL_COLUMNS = 500  # of the first trial search beyond the bound
+TIE_WORK = 10.0  # units of deterministic work to settle ties
 TRIAL_WORK = 2.0  # units of deterministic work of one trial search
 INTEGRAL = 1e-5
 
@@ -75,7 +76,10 @@ def _relax(instance: Instance, control: Control) -> _Frame:
         certificate = relaxation.certify(point)
         if best is None or certificate.bound >= best.bound:
             best = certificate
-        control.raise_bound(best.lower)
+        if best.lower > 0:
+            control.raise_bound(best.lower)
+        if not point.optimal:
+            break
         fresh = find_violated(instance, point.x, ROWS_PER_ROUND) or _round_up(instance, control, point)
         if not fresh or (control.incumbent is not None and control.incumbent.cost == control.bound):
             break
@@ -192,16 +196,21 @@ def _task(frame: _Frame, limit: int | None, weight: Sequence[int], control: Cont
 
 
 def _settle_ties(frame: _Frame, control: Control) -> None:
-    """Among all plans of the optimal cost, take the one with the least sum of ties."""
+    """Among all plans of the optimal cost, take the one with the least sum of ties.
+
+    Up to here nothing depended on the clock, or the proof would be missing; so a stop by TIE_WORK still gives the same
+    plan on every run. A stop by the clock does not, and `ties_cut` says so.
+    """
     best = control.incumbent
-    if best is None or control.must_stop():
+    if best is None:
         return
     task = _task(frame, best.cost, [int(tie) for tie in frame.instance.tie], control)
     control.stats["tied"] = len(task.kept)
-    outcome = search(replace(task, cost_limit=best.cost), control)
+    outcome = search(replace(task, cost_limit=best.cost), control, TIE_WORK)
     if outcome.selected:
         offer_columns(frame.instance.problem, control, [frame.instance.origin[i] for i in outcome.selected])
     control.stats["ties_settled"] = int(outcome.verdict is Verdict.OPTIMAL)
+    control.stats["ties_cut"] = int(outcome.verdict is not Verdict.OPTIMAL and control.clock_stopped())
 
 
 def _explain(instance: Instance) -> tuple[str, ...]:

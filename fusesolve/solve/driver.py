@@ -107,7 +107,8 @@ def _conclude(control: Control, finding: Finding) -> SolveResult:
     best = control.incumbent
     status = Status.NO_SOLUTION
     if best is not None:
-        status = Status.OPTIMAL if best.cost == control.bound else Status.FEASIBLE
+        proven = best.cost == control.bound and not control.stats.get("ties_cut")
+        status = Status.OPTIMAL if proven else Status.FEASIBLE
     elif finding.infeasible:
         status = Status.INFEASIBLE
     return SolveResult(

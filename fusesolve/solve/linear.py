@@ -27,10 +27,14 @@ WORK_PER_PIVOT = 2e-9  # of one simplex iteration, per column and row: fitted so
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinearPoint:
-    """A basic solution: `x` per column, `duals` per row and then that of the kernel limit (0 where there is none)."""
+    """A basic solution: `x` per column, `duals` per row and then that of the kernel limit (0 where there is none).
+
+    `optimal` is False where the solver was stopped: `x` then means nothing, but the duals still prove a bound.
+    """
 
     x: NDArray[np.float64]
     duals: NDArray[np.float64]
+    optimal: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +81,7 @@ class Relaxation:
         self.rows.extend(rows)
 
     def solve(self) -> LinearPoint | None:
-        """The optimum, or None if the control stopped it or the solver found no optimum (infeasible included)."""
+        """The optimum, or what the solver had when the control stopped it; None without any duals (infeasible too)."""
         solver = self._load()
         interrupter = SolveInterrupter()
         with self.control.interruptible(interrupter.interrupt):
@@ -94,14 +98,15 @@ class Relaxation:
         pivots = int(result.solve_stats.simplex_iterations)
         self.control.work_used += WORK_PER_PIVOT * pivots * (len(self.cost) + len(self.rows))
         self.control.count("pivots", pivots)
-        if result.termination.reason != result_pb2.TERMINATION_REASON_OPTIMAL or not result.solutions:
+        if not result.solutions:
             return None
         solution = result.solutions[0]
         if solution.dual_solution.feasibility_status != solution_pb2.SOLUTION_STATUS_FEASIBLE:
             return None
+        optimal = result.termination.reason == result_pb2.TERMINATION_REASON_OPTIMAL
         x = _densify(solution.primal_solution.variable_values, len(self.cost))
         duals = _densify(solution.dual_solution.dual_values, len(self.rows) + 1)
-        return LinearPoint(x=x, duals=np.roll(duals, -1))
+        return LinearPoint(x=x, duals=np.roll(duals, -1), optimal=optimal)
 
     def certify(self, point: LinearPoint) -> Certificate:
         """The exact bound that the (rounded) duals of `point` prove.

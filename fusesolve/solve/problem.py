@@ -17,8 +17,8 @@ COST_LIMIT = 2**40
 class Status(StrEnum):
     """What a solve proved."""
 
-    OPTIMAL = "OPTIMAL"  # the objective equals the bound
-    FEASIBLE = "FEASIBLE"  # a plan, and perhaps a bound below it
+    OPTIMAL = "OPTIMAL"  # the objective equals the bound, and the same plan comes out of every run
+    FEASIBLE = "FEASIBLE"  # a plan, and perhaps a bound; of equal value if the clock ran out between equal plans
     INFEASIBLE = "INFEASIBLE"  # proven: no selection of columns is a plan
     NO_SOLUTION = "NO_SOLUTION"  # none found within the limits, and none excluded
 
