@@ -10,6 +10,7 @@ from fusesolve.bundled import bundled_dir
 from fusesolve.errors import InputError, MissingError
 from fusesolve.graph import Graph
 from fusesolve.importers.native import parse_native
+from fusesolve.importers.native_text import MAX_BYTES
 from fusesolve.importers.retype import retype_graph
 from fusesolve.ops.rules import parse_dtype
 
@@ -29,6 +30,9 @@ class Importer:
 
 
 def _load_native(path: Path, bind: Mapping[str, int], strict: bool) -> Graph:
+    size = path.stat().st_size
+    if size > MAX_BYTES:
+        raise InputError(f"{path}: {size} bytes, the limit of a native graph is {MAX_BYTES}; split the graph")
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:

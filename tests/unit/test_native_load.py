@@ -70,6 +70,14 @@ def test_files_that_are_no_graph(
     assert "\n" not in str(found.value)
 
 
+def test_a_file_beyond_the_limit_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "huge.yaml"
+    with path.open("wb") as file:
+        file.truncate(256 * 2**20 + 1)  # sparse: takes no space
+    with pytest.raises(InputError, match="268435457 bytes, the limit of a native graph is 268435456"):
+        load_graph(path, bind={})
+
+
 def test_a_folder_is_no_graph(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is a folder"):
         load_graph(tmp_path, bind={})
