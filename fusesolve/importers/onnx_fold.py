@@ -22,14 +22,26 @@ from onnx_ir.passes.common import InlinePass, RemoveUnusedNodesPass
 from onnxscript.optimizer import fold_constants
 
 from fusesolve.errors import InputError
-from fusesolve.importers.onnx_read import KEEP_FLOATS, OnnxSource, is_standard, one_line, standard_opset, walk_graphs
+from fusesolve.importers.onnx_read import (
+    KEEP_FLOATS,
+    UNKNOWN_DOMAIN,
+    OnnxSource,
+    is_standard,
+    one_line,
+    standard_opset,
+    walk_graphs,
+)
 
 FOLD_ELEMENTS = 2**20  # elements of one folded tensor
 MAX_ROUNDS = 32  # of inference and folding: each round opens at least one more nested If
 # What the reference evaluator and the folding pass raise on a constant node that they cannot compute.
 _EVALUATION_ERRORS = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, AssertionError)
-# The standard infers these through the body of a function, which the inference of a single node leaves out.
-_LIKE_FIRST_OPERAND = frozenset({"GroupNormalization"})
+# Results of the type of the first operand that the inference of a single node does not know: functions of the standard,
+# and operators used with an operator set that has them no more or not yet, as some exporters do.
+_LIKE_FIRST_OPERAND = frozenset({
+    "Celu", "Gelu", "GroupNormalization", "HardSwish", "LayerNormalization", "Mish", "RMSNormalization",
+    "RotaryEmbedding", "Swish",
+})  # fmt: skip
 # Their result can be larger than their operands; folded only where inference knows its size.
 _GROWING = frozenset({
     "ConstantOfShape", "EyeLike", "Expand", "NonZero", "OneHot", "Pad", "Range", "Resize", "Tile", "Upsample",
@@ -110,7 +122,8 @@ def _type_like_first_operand(model: ir.Model) -> bool:
     """Type the results that the node-wise inference does not know; True if there were any."""
     found = False
     for node in model.graph:
-        if node.op_type in _LIKE_FIRST_OPERAND and node.domain in ("", "ai.onnx") and not is_static(node.outputs[0]):
+        known = node.op_type in _LIKE_FIRST_OPERAND and node.domain in ("", "ai.onnx", UNKNOWN_DOMAIN)
+        if known and not is_static(node.outputs[0]):
             source = node.inputs[0]
             if source is not None and is_static(source):
                 node.outputs[0].type, node.outputs[0].shape, found = source.type, source.shape, True

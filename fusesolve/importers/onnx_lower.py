@@ -17,11 +17,14 @@ from fusesolve.errors import InputError, InternalError
 from fusesolve.graph import DType, Graph, Literal, Operand, TensorType
 from fusesolve.importers.onnx_fold import is_static
 from fusesolve.importers.onnx_node import NodeView, label, tensor_type
+from fusesolve.importers.onnx_read import UNKNOWN_DOMAIN
 
 # Emits one node; returns its results in order (None: that result is not computed), or None where only an opaque
 # kernel can stand for it.
 Handler: TypeAlias = Callable[[NodeView], Operand | Sequence[Operand | None] | None]
 
+# An operator that the model's operator set has no more or not yet is read as the standard has it otherwise.
+_HANDLED_DOMAINS = ("", "ai.onnx", UNKNOWN_DOMAIN)
 _RANDOM = frozenset({
     "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli",
 })  # fmt: skip
@@ -129,7 +132,7 @@ class Lowering:
         used = [value for value in node.outputs if value.name and (value.uses() or value.is_graph_output())]
         for value in used:
             self._check_static(value, view)
-        handler = self.handlers.get(node.op_type) if node.domain in ("", "ai.onnx") else None
+        handler = self.handlers.get(node.op_type) if node.domain in _HANDLED_DOMAINS else None
         try:
             results = handler(view) if handler else None
             if results is None:
@@ -161,7 +164,7 @@ class Lowering:
     def _opaque(self, view: NodeView, *, strict: bool) -> Sequence[Operand | None]:
         """One opaque kernel that reads what the node and its nested graphs read."""
         node = view.node
-        kind = node.op_type if node.domain in ("", "ai.onnx", "unknown") else f"{node.domain}::{node.op_type}"
+        kind = node.op_type if node.domain in _HANDLED_DOMAINS else f"{node.domain}::{node.op_type}"
         if strict:
             raise InputError(f"no primitives stand for {kind}; plan without --strict to price it as an opaque kernel")
         self.builder.warn(f"node '{view.source}' ({kind}) is planned as an opaque kernel")

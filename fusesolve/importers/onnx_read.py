@@ -56,11 +56,22 @@ def read_onnx(source: Path | bytes, origin: str) -> OnnxSource:
     weights, warnings = _drop_weight_data(model, None if isinstance(source, bytes) else source.parent, origin)
     _set_apart_unknown_operators(model)
     _sort_nodes(model.graph, origin)
+    _check_model(model, origin)
+    return OnnxSource(model=model, weights=weights, warnings=warnings)
+
+
+def _check_model(model: onnx.ModelProto, origin: str) -> None:
+    """InputError where the standard's checker finds a fault; outputs need no shape, as other readers have it."""
+    shapeless = [item.type.tensor_type for item in model.graph.output if item.type.WhichOneof("value") == "tensor_type"]
+    shapeless = [tensor for tensor in shapeless if not tensor.HasField("shape")]
+    for tensor in shapeless:
+        tensor.shape.SetInParent()
     try:
         onnx.checker.check_model(model)
     except onnx.checker.ValidationError as error:
         raise InputError(f"{origin}: not a valid ONNX model: {one_line(error)}") from None
-    return OnnxSource(model=model, weights=weights, warnings=warnings)
+    for tensor in shapeless:
+        tensor.ClearField("shape")
 
 
 def is_standard(domain: str) -> bool:
