@@ -1,5 +1,6 @@
 """Entry of the command line: run a command, turn every outcome into one line and an exit code."""
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -15,7 +16,13 @@ BUG = 70
 
 
 def run() -> None:
-    """The console script: run the command of `sys.argv` and exit with its code."""
+    """The console script: run the command of `sys.argv` and exit with its code.
+
+    A terminal that cannot show a character gets a question mark for it, not an error.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     sys.exit(main(sys.argv[1:]))
 
 

@@ -212,6 +212,15 @@ def test_python_m_fusesolve_is_the_same():
     assert done.stdout == f"fusesolve {fusesolve.__version__}\n"
 
 
+def test_a_terminal_without_the_letters_is_no_error():
+    done = subprocess.run(
+        [sys.executable, "-m", "fusesolve", "graph", "show", "gpt2_block"],
+        capture_output=True, timeout=60, check=False, env=os.environ | {"PYTHONIOENCODING": "ascii", "COLUMNS": "80"},
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"ln_1/reduce_m?" in done.stdout
+
+
 def test_verbose_logs_each_stage(cli, monkeypatch):
     from fusesolve.pipeline.options import Event
 

@@ -42,8 +42,10 @@ def test_the_schema_refuses_what_a_plan_cannot_be(plan_with, change):
         jsonschema.validate(document, load_schema("plan"))
 
 
-def test_text_ends_with_one_newline_and_keeps_the_order_and_the_letters():
-    assert format_json({"b": 1, "a": "µs"}) == '{\n  "b": 1,\n  "a": "µs"\n}\n'
+def test_text_ends_with_one_newline_keeps_the_order_and_is_ascii():
+    text = format_json({"b": 1, "a": "µs"})
+    assert text == '{\n  "b": 1,\n  "a": "\\u00b5s"\n}\n'
+    assert json.loads(text) == {"b": 1, "a": "µs"}
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf"), {1, 2}, object()], ids=repr)
