@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 import onnx
 
 from fusesolve.errors import InputError
-from fusesolve.importers.onnx_read import OnnxSource, is_standard, one_line, walk_graphs
+from fusesolve.importers.onnx_proto import is_standard, one_line, walk_graphs
+from fusesolve.importers.onnx_read import OnnxSource
 
 _INTEGER_TYPES = {
     onnx.TensorProto.INT64, onnx.TensorProto.INT32, onnx.TensorProto.INT16, onnx.TensorProto.INT8,

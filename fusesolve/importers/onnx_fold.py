@@ -22,15 +22,9 @@ from onnx_ir.passes.common import InlinePass, RemoveUnusedNodesPass
 from onnxscript.optimizer import fold_constants
 
 from fusesolve.errors import InputError
-from fusesolve.importers.onnx_read import (
-    KEEP_FLOATS,
-    UNKNOWN_DOMAIN,
-    OnnxSource,
-    is_standard,
-    one_line,
-    standard_opset,
-    walk_graphs,
-)
+from fusesolve.importers.onnx_proto import UNKNOWN_DOMAIN, is_standard, one_line, standard_opset, walk_graphs
+from fusesolve.importers.onnx_read import OnnxSource
+from fusesolve.importers.onnx_weights import KEEP_FLOATS
 
 FOLD_ELEMENTS = 2**20  # elements of one folded tensor
 MAX_ROUNDS = 32  # of inference and folding: each round opens at least one more nested If

@@ -17,7 +17,7 @@ from fusesolve.errors import InputError, InternalError
 from fusesolve.graph import DType, Graph, Literal, Operand, TensorType
 from fusesolve.importers.onnx_fold import is_static
 from fusesolve.importers.onnx_node import NodeView, label, tensor_type
-from fusesolve.importers.onnx_read import UNKNOWN_DOMAIN
+from fusesolve.importers.onnx_proto import UNKNOWN_DOMAIN
 
 # Emits one node; returns its results in order (None: that result is not computed), or None where only an opaque
 # kernel can stand for it.

@@ -11,7 +11,8 @@ from onnx import TensorProto, helper, numpy_helper
 from fusesolve.errors import InputError
 from fusesolve.importers import load_graph
 from fusesolve.importers.onnx import load_onnx
-from fusesolve.importers.onnx_read import KEEP_FLOATS, read_onnx
+from fusesolve.importers.onnx_read import read_onnx
+from fusesolve.importers.onnx_weights import KEEP_FLOATS
 from tests.unit.onnx_models import FLOAT, INT64, imported, model, relu_of
 
 
