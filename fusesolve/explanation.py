@@ -70,7 +70,7 @@ def explain(
         options[name] = tuple(map(tuple, options.get(name, ())))
     planning = begin(
         graph, hardware, PlanOptions(**options), bind=bind, strict=strict, time_limit=time_limit,
-        workers=workers, progress=progress,
+        workers=workers, progress=progress, separable=between or (),
     )  # fmt: skip
     return explain_pair(planning, between) if between is not None else explain_group(planning, group or 0)
 

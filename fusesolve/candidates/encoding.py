@@ -19,10 +19,14 @@ class Place:
 
 
 class Encoder:
-    """Encodes stretches `[low, high]` of a program; operators that look alike share a structure number."""
+    """Encodes stretches `[low, high]` of a program; operators that look alike share a structure number.
 
-    def __init__(self, program: Program) -> None:
+    Whether an operator is in `separable` is part of its looks.
+    """
+
+    def __init__(self, program: Program, separable: frozenset[int] = frozenset()) -> None:
         self.program = program
+        self.separable = separable
         interned: dict[Hashable, int] = {}
         self._structure = [
             interned.setdefault(self._shape(index), len(interned)) for index in range(len(program.operators))
@@ -43,7 +47,8 @@ class Encoder:
         succs = tuple(succ - index for succ in program.succs[index])
         name = program.graph.nodes[op.node].op
         loops = (op.out, op.red, op.points, op.reduced)
-        return (op.kind, name, op.work, op.linear, op.is_double, loops, reads, writes, succs)
+        alone = index in self.separable
+        return (op.kind, name, op.work, op.linear, op.is_double, alone, loops, reads, writes, succs)
 
     def encode(self, low: int, high: int) -> tuple[Hashable, ...] | None:
         """The encoding of operators `low..high`, or None where the stretch runs out of the program."""

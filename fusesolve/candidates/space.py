@@ -5,12 +5,12 @@ writes all of it; with recomputation up to two of these writes may be left to ot
 again. Candidates that differ in nothing but position share one entry of `unique`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
 from fusesolve.candidates.encoding import Encoder, Place
-from fusesolve.candidates.grow import Grower, Grown
+from fusesolve.candidates.grow import Grower, Grown, closure
 from fusesolve.candidates.loops import Nest
 from fusesolve.candidates.program import Program
 from fusesolve.candidates.workload import Measure
@@ -66,9 +66,23 @@ class _Entry:
     cut: bool
 
 
-def enumerate_kernels(program: Program, *, recompute: bool) -> Space:
-    """Every candidate kernel of the program; with `recompute` also those that leave writes to others."""
-    return _Enumerator(program, recompute).run()
+def enumerate_kernels(
+    program: Program,
+    *,
+    recompute: bool,
+    separable: frozenset[int] = frozenset(),
+    late: Callable[[], bool] | None = None,
+) -> Space:
+    """Every candidate kernel of the program; with `recompute` also those that leave writes to others.
+
+    Operators in `separable` are not kept in chains. Once `late` returns True only single operators and whole source
+    operators are added, and the space says that time cut it.
+    """
+    return _Enumerator(program, recompute, separable, late or _never).run()
+
+
+def _never() -> bool:
+    return False
 
 
 def inspect_group(program: Program, nest: Nest) -> FusionGroup | Refusal:
@@ -92,11 +106,11 @@ def inspect_group(program: Program, nest: Nest) -> FusionGroup | Refusal:
 
 def convex_hull(program: Program, members: Sequence[int]) -> tuple[int, ...]:
     """The operators and all that lies on data paths between them, ascending."""
-    grower = Grower(program)
+    ancestors, descendants = closure(program)
     above = below = mask = 0
     for member in members:
-        above |= grower.ancestors[member]
-        below |= grower.descendants[member]
+        above |= ancestors[member]
+        below |= descendants[member]
         mask |= 1 << member
     hull = mask | above & below
     return tuple(index for index in range(len(program.operators)) if hull >> index & 1)
@@ -117,35 +131,67 @@ def _components(program: Program, members: Sequence[int]) -> int:
 
 
 class _Enumerator:
-    def __init__(self, program: Program, recompute: bool) -> None:
+    def __init__(
+        self, program: Program, recompute: bool, separable: frozenset[int], late: Callable[[], bool]
+    ) -> None:
         self.program = program
         self.recompute = recompute
-        self.encoder = Encoder(program)
-        self.grower = Grower(program)
-        self.kernels: list[Kernel] = []
+        self.late = late
+        self.encoder = Encoder(program, separable)
+        self.grower = Grower(program, separable)
+        self.kernels: dict[tuple[tuple[int, ...], tuple[int, ...]], Kernel] = {}
         self.workloads: dict[Workload, int] = {}
         self.templates: list[Template] = []
-        self.memo: dict[tuple[object, ...] | None, list[_Entry]] = {}
+        self.memo: dict[tuple[object, ...], list[_Entry]] = {}
         self.cut: list[str] = []
         self.walked = 0
 
     def run(self) -> Space:
-        for root in range(len(self.program.operators)):
-            self._from(root, (root,))
-        for first, second in self.grower.attention_pairs():
-            self._from(first, (first, second))
+        """Single operators, source operators and chains first: every graph has a plan, however short the time."""
+        for op in self.program.operators:
+            self._from((op.index,), self.grower.exactly)
+        for members in (*self._sources(), *dict.fromkeys(self.grower.unit)):
+            if len(members) > 1:
+                self._from(members, self.grower.exactly)
+        self._grow_all()
         return Space(
-            program=self.program, kernels=tuple(self.kernels), workloads=tuple(self.workloads),
+            program=self.program, kernels=tuple(self.kernels.values()), workloads=tuple(self.workloads),
             templates=tuple(self.templates), cut_by=tuple(self.cut), walked=self.walked,
         )  # fmt: skip
 
-    def _from(self, anchor: int, start: tuple[int, ...]) -> None:
-        key = (self.encoder.encode(anchor, anchor), *(s - anchor for s in start))
+    def _grow_all(self) -> None:
+        for first, second in self.grower.attention_pairs():
+            if self.late():
+                self.cut.append("time-limit before all attention was grown")
+                return
+            self._from((first, second), lambda start: self.grower.from_attention(*start), "attention")
+        for root, unit in enumerate(self.grower.unit):
+            if root == unit[0]:
+                if self.late():
+                    self.cut.append(f"time-limit at {self._name(root)}")
+                    return
+                self._from((root,), lambda start: self.grower.from_root(*start), "grow")
+
+    def _name(self, index: int) -> str:
+        return self.program.graph.nodes[self.program.operators[index].node].name
+
+    def _sources(self) -> Iterator[tuple[int, ...]]:
+        """Operators of each source operator that became several."""
+        found: dict[str, list[int]] = {}
+        for op in self.program.operators:
+            found.setdefault(self.program.graph.nodes[op.node].source, []).append(op.index)
+        return (tuple(members) for members in found.values())
+
+    def _from(
+        self, start: tuple[int, ...], grow: Callable[[tuple[int, ...]], Grown | None], how: str = "exactly"
+    ) -> None:
+        anchor = start[0]
+        key = (how, self.encoder.encode(anchor, anchor), *(s - anchor for s in start))
         for entry in self.memo.get(key, ()):
             if self.encoder.encode(anchor + entry.low, anchor + entry.high) == entry.encoding:
                 self._place(anchor + entry.low, entry)
                 return
-        grown = self.grower.from_root(anchor) if len(start) == 1 else self.grower.from_attention(*start)
+        grown = grow(start)
         if grown is not None:
             self._remember(anchor, key, grown)
 
@@ -181,17 +227,15 @@ class _Enumerator:
         external = {slot: storage for storage, slot in self.encoder.externals(low, low + span).items()}
         resolve = self.encoder.resolve
         for shape in entry.shapes:
-            self.kernels.append(
-                Kernel(
-                    members=tuple(low + m for m in shape.members),
-                    reads=tuple(sorted(resolve(p, low, external) for p in shape.reads)),
-                    writes=tuple(sorted(resolve(p, low, external) for p in shape.writes)),
-                    full=shape.full, unique=shape.unique,
-                )
+            kernel = Kernel(
+                members=tuple(low + m for m in shape.members),
+                reads=tuple(sorted(resolve(p, low, external) for p in shape.reads)),
+                writes=tuple(sorted(resolve(p, low, external) for p in shape.writes)),
+                full=shape.full, unique=shape.unique,
             )  # fmt: skip
+            self.kernels.setdefault((kernel.members, kernel.writes), kernel)
         if entry.cut:
-            node = self.program.operators[low].node
-            self.cut.append(f"groups-per-operator at {self.program.graph.nodes[node].name}")
+            self.cut.append(f"groups-per-operator at {self._name(low)}")
 
 
 def _reads(program: Program, nest: Nest) -> tuple[int, ...]:

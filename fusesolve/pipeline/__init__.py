@@ -59,8 +59,12 @@ def plan(
 def begin(
     graph: Graph | str, hardware: HardwareProfile | str, options: PlanOptions, *, bind: Bindings | None = None,
     strict: bool = False, time_limit: float | None = 60.0, workers: int | None = None, progress: Report | None = None,
+    separable: Sequence[str] = (),
 ) -> Planning:  # fmt: skip
-    """Load, enumerate and price, without solving; see `plan` for the arguments."""
+    """Load, enumerate and price, without solving; see `plan` for the arguments.
+
+    `separable`: operators that may be asked apart later, and so are not kept in chains.
+    """
     options.check()
     clock = Clock(limit=time_limit)
     profile = load_profile(hardware) if isinstance(hardware, str) else hardware
@@ -72,7 +76,9 @@ def begin(
     graph, warnings = fit_dtypes(graph, profile)
     clock.lap("import", since)
     count = workers if workers is not None else min(8, os.cpu_count() or 1)
-    return prepare(graph, profile, options, workers=count, clock=clock, warnings=warnings, report=progress)
+    return prepare(
+        graph, profile, options, workers=count, clock=clock, warnings=warnings, report=progress, separable=separable
+    )
 
 
 def finish(planning: Planning) -> Plan:

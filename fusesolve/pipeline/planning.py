@@ -12,7 +12,7 @@ from fusesolve.cost.table import PriceOptions
 from fusesolve.errors import InternalError
 from fusesolve.graph import Graph
 from fusesolve.hardware import HardwareProfile
-from fusesolve.pipeline.columns import ColumnSet, apply_pins, by_source, make_problem
+from fusesolve.pipeline.columns import ColumnSet, apply_pins, by_source, find_operators, make_problem
 from fusesolve.pipeline.options import Event, PlanOptions, Report
 from fusesolve.solve import Limits, Progress, SolveResult, check_solution, solve
 
@@ -30,6 +30,10 @@ class Clock:
         if self.limit is None:
             return None
         return max(0.2, self.limit - (time.monotonic() - self.started))
+
+    def half_gone(self) -> bool:
+        """Whether half of the limit is used: what is left belongs to pricing and solving."""
+        return self.limit is not None and time.monotonic() - self.started > 0.5 * self.limit
 
     def lap(self, stage: str, since: float) -> None:
         """Record a stage that began at `since` (monotonic seconds)."""
@@ -108,13 +112,16 @@ class Planning:
 
 def prepare(
     graph: Graph, profile: HardwareProfile, options: PlanOptions, *, workers: int, clock: Clock,
-    warnings: tuple[str, ...], report: Report | None,
+    warnings: tuple[str, ...], report: Report | None, separable: Sequence[str] = (),
 ) -> Planning:  # fmt: skip
-    """Enumerate and price the kernel space of a graph on a profile."""
+    """Enumerate and price the kernel space of a graph on a profile; `separable` operators are not kept in chains."""
     since = time.monotonic()
     if report is not None:
         report(Event(stage="enumerate"))
-    space = enumerate_kernels(build_program(graph), recompute=options.recompute)
+    program = build_program(graph)
+    pinned = frozenset().union(*(find_operators(program, name) for names in options.apart for name in names))
+    apart = frozenset().union(pinned, *(find_operators(program, name) for name in separable))
+    space = enumerate_kernels(program, recompute=options.recompute, separable=apart, late=clock.half_gone)
     clock.lap("enumerate", since)
     since = time.monotonic()
     if report is not None:
