@@ -33,6 +33,7 @@ graphs: $(VENV)/.installed-dev ## Write the bundled graphs anew from their gener
 
 docs: $(VENV)/.installed-dev ## Write the generated pages of docs/ anew
 	$(BIN)/python -m fusesolve.report.rules_page docs/RULES.md
+	$(BIN)/python -m fusesolve.report.operators_page docs/OPERATORS.md
 	$(BIN)/python -m fusesolve.report.profile_schema fusesolve/schemas/hardware.json
 	$(BIN)/python -m tests.docs.pages
 

@@ -1,5 +1,6 @@
 """What README.md and docs/ say is true: commands run, links lead somewhere, shown output is the real one."""
 
+import json
 import re
 import shlex
 
@@ -53,6 +54,26 @@ def test_the_pages_show_commands():
     assert len(FUSESOLVE) >= 5
     assert "make plan" in MAKE
     assert "make test" in MAKE
+
+
+def test_the_native_graph_shown_is_one(tmp_path, capsys):
+    (block,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "GRAPHS.md").read_text(), re.DOTALL)
+    (tmp_path / "shown.yaml").write_text(block)
+    code = main(["plan", str(tmp_path / "shown.yaml"), "--hw", "h100", "--bind", "batch=8192", "--format", "json"])
+    out, err = capsys.readouterr()
+    assert code == 0, err
+    assert len(json.loads(out)["groups"]) == 1
+
+
+def test_the_pins_shown_are_pins(tmp_path, capsys):
+    (block,) = re.findall(r"```json\n(.*?)```", (ROOT / "docs" / "COMMANDS.md").read_text(), re.DOTALL)
+    (tmp_path / "pins.json").write_text(block)
+    code = main(["plan", "gpt2_block", "--hw", "h100", "--pins", str(tmp_path / "pins.json"), "--format", "json"])
+    out, err = capsys.readouterr()
+    assert code == 0, err
+    kernels = [set(group["nodes"]) for group in json.loads(out)["groups"]]
+    assert any({"c_attn", "c_attn_bias"} <= nodes for nodes in kernels)
+    assert not any({"c_fc", "gelu"} <= nodes for nodes in kernels)
 
 
 @pytest.mark.parametrize("line", MAKE)
