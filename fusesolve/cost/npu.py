@@ -1,8 +1,8 @@
 """The closed-form model of engines with a scratchpad: NPUs, and CPUs with their last cache as the scratchpad.
 
-A kernel is cut into tiles that fit the scratchpad; DMA brings tile i + 1 while tile i is computed. Weights that do not
-stay resident are fetched again for every tile. Time = dispatch + the longer of DMA and compute, plus what the first tile
-cannot hide.
+A kernel is cut into tiles that fit the scratchpad; DMA brings tile i + 1 while tile i is computed. Where neither the
+weights nor the activations stay resident, the weights are fetched again for every tile. Time = dispatch + the longer of
+DMA and compute, plus what the first tile cannot hide.
 """
 
 import numpy as np
@@ -54,23 +54,20 @@ class _Engine:
         self.channels = float(profile.dma.channels) if profile.dma is not None else 1.0
         self.dispatch = launch_overhead(profile, "stream")
         self.shared_limit = memory.shared is not None
+        self.capacity = float(memory.shared.per_block_max) if memory.shared is not None else self.scratch
 
     def evaluate(self, w: Columns, tile: Columns) -> tuple[dict[str, Array], dict[str, Array]]:
         """Resources and terms of (rows x numbers of tiles)."""
         tiles = tile["tiles"]
         moving = w["read_bytes"] + w["write_bytes"] - w["weight_bytes"]
-        resident = np.where(tiles > 1, 0.5 * self.scratch, self.scratch)
         buffers = np.where(tiles > 1, DOUBLE_BUFFER, 1.0)
-        keeps = w["weight_bytes"] <= resident
-        held_weights = np.where(keeps, w["weight_bytes"], w["weight_bytes"] / tiles * buffers)
-        live = moving / tiles * buffers + held_weights + w["held_bytes"] * w["inner"]
+        live, fetched = self._placed(w, moving, tiles, buffers)
         too_fine = (tiles > 1) & (tiles > np.maximum(w["outer"], w["batch"] * w["m"]) * np.maximum(w["n"], w["inner"]))
-        fetched = w["read_bytes"] + w["write_bytes"]
         rate = np.where(w["tensor_rate"] >= 0, self.mma[w["tensor_rate"].astype(np.int64)], 0.0)
         res = {
             "threads": np.zeros_like(live), "blocks": tiles + np.zeros_like(live), "shared_bytes": np.ceil(live),
             "missing_blocks": np.where(too_fine, 1.0, 0.0) + np.zeros_like(live),
-            "dram_bytes": fetched + np.zeros_like(live), "argument_bytes": 8.0 * w["arrays"] + np.zeros_like(live),
+            "dram_bytes": fetched, "argument_bytes": 8.0 * w["arrays"] + np.zeros_like(live),
             "occupancy": np.ones_like(live),
         }  # fmt: skip
         if not self.shared_limit:
@@ -78,15 +75,30 @@ class _Engine:
         terms = {
             "launch": np.full_like(live, self.dispatch),
             "dma": tiles * self.dma_latency / self.channels + np.zeros_like(live),
-            "dram": fetched / self.dram + np.zeros_like(live),
+            "dram": fetched / self.dram,
             "tensor": np.where(rate > 0, w["mma"] / np.maximum(rate, 1.0), 0.0) + np.zeros_like(live),
             "fma": (w["fma"] + np.where(rate > 0, 0.0, w["mma"])) / self.fma + np.zeros_like(live),
             "alu": w["alu"] / self.alu + np.zeros_like(live),
             "sfu": w["sfu"] / self.sfu + np.zeros_like(live),
-            "shared": (fetched + w["staged_bytes"]) / self.scratch_rate + np.zeros_like(live),
-            "floor": fetched / self.dram / tiles + np.zeros_like(live),
+            "shared": (fetched + w["staged_bytes"]) / self.scratch_rate,
+            "floor": fetched / self.dram / tiles,
         }
         return res, terms
+
+    def _placed(self, w: Columns, moving: Array, tiles: Array, buffers: Array) -> tuple[Array, Array]:
+        """Bytes of scratchpad and bytes fetched: the first placement that fits the scratchpad.
+
+        Weights stay while tiles of activations pass; or activations stay while tiles of weights pass; or both pass,
+        and every tile of activations fetches all weights again.
+        """
+        weights, held = w["weight_bytes"], w["held_bytes"] * w["inner"]
+        once = moving + weights
+        stay_weights = moving / tiles * buffers + weights + held
+        stay_activations = moving + weights / tiles * buffers + held
+        both_pass = once / tiles * buffers + held
+        fits = np.minimum(stay_weights, stay_activations)
+        live = np.where(fits <= self.capacity, fits, both_pass)
+        return live, np.where(fits <= self.capacity, once, moving + weights * tiles)
 
 
 def _cache(profile: HardwareProfile) -> float:

@@ -14,6 +14,7 @@ ROW_SHAPES = ((32, 4), (64, 2), (128, 1), (256, 1), (512, 1), (1024, 1))
 STRIP_SHAPES = ((1, 128), (4, 32), (8, 32), (16, 32), (32, 32))
 MODES = (HELD_IN_REGISTERS, HELD_IN_SHARED, READ_AGAIN)
 SPLITS = (1, 2, 4, 8, 16, 32, 64, 128)
+THREADS_IN_FLIGHT = 65_536  # x 16 bytes = 1 MiB: bandwidth times latency of the fastest memories (3 TB/s x 0.35 us)
 HELD_LIMIT = 64  # elements per thread that the compiler keeps in registers before it falls to local memory
 
 
@@ -84,9 +85,12 @@ def _block_latency(device: Device, w: Columns, tile: Columns, length: Array) -> 
 
 
 def _reread(device: Device, w: Columns, tile: Columns) -> dict[str, Array]:
-    """Bytes and seconds of reading rows again: from L2 while the resident rows fit, else from DRAM."""
+    """Bytes and seconds of reading rows again: from L2 while the rows in flight fit, else from DRAM.
+
+    A kernel needs THREADS_IN_FLIGHT threads at 16 bytes each to keep DRAM busy, and no more rows at once than that.
+    """
     again = np.where(tile["mode"] == READ_AGAIN, (w["passes"] - 1.0) * w["reread_bytes"], 0.0)
-    resident_rows = np.minimum(w["outer"], device.units * 2.0 * tile["rows"])
+    resident_rows = np.minimum(w["outer"], THREADS_IN_FLIGHT / tile["threads"] * tile["rows"])
     working_set = resident_rows * w["reread_bytes"] / np.maximum(w["outer"], 1.0)
     cold = t.cold_share(device, working_set)
     return {"dram_bytes": again * cold, "seconds": again * (cold / device.stream + (1.0 - cold) / device.l2)}

@@ -9,6 +9,7 @@ import numpy as np
 from fusesolve.cost.gpu.device import Device
 from fusesolve.cost.gpu_occupancy import blocks_per_unit, occupancy
 from fusesolve.cost.table import Array, Columns
+from fusesolve.hardware import Limits, Registers
 
 KNEE_SHARPNESS = 12.0  # exponent of the L2 knee: fitted on bf16-to-fp8 quantisation, H100 and H200
 OVERLAP_LATENCY = 3.0  # p-norm of stream time and row latency: real overlap is partial
@@ -86,14 +87,14 @@ def resources(
 ) -> dict[str, Array]:  # fmt: skip
     """The resource columns of a block of tilings.
 
-    Registers above the device's limit per thread become spills (4 bytes each, per thread); the register count is
-    then the limit itself.
+    A kernel is compiled for the most registers that a thread may have and that let its block fit (launch bounds);
+    what it wants above that becomes spills (4 bytes each, per thread).
     """
     profile = device.profile
     if profile.registers is None or profile.limits is None:
         raise ValueError("a GPU profile has registers and limits")
     registers = profile.registers
-    most = float(registers.per_thread_max)
+    most = np.minimum(float(registers.per_thread_max), _block_share(registers, profile.limits, threads))
     wanted = np.ceil(demand)
     held = np.minimum(wanted, most)
     unit = registers.allocation_unit / profile.limits.warp_size
@@ -118,6 +119,18 @@ def resources(
         "barriers": np.ones(shape),
         "dram_bytes": np.broadcast_to(dram_bytes, shape),
     }
+
+
+def _block_share(registers: Registers, limits: Limits, threads: Array) -> Array:
+    """Registers of a thread with which a block of `threads` just fits: an equal share, rounded down to whole units.
+
+    Warps are counted rounded up to the partitions of a unit, as in `blocks_per_unit`.
+    """
+    warps = np.ceil(np.ceil(threads / limits.warp_size) / registers.partitions) * registers.partitions
+    most = min(registers.per_block_max, registers.per_unit)
+    units = np.floor(most / np.maximum(warps, 1.0) / registers.allocation_unit)
+    share: Array = units * registers.allocation_unit / limits.warp_size
+    return share
 
 
 def overhead_terms(device: Device, res: Columns) -> dict[str, Array]:
