@@ -212,6 +212,38 @@ def test_python_m_fusesolve_is_the_same():
     assert done.stdout == f"fusesolve {fusesolve.__version__}\n"
 
 
+INTERRUPTED = """
+import contextlib, os, signal, sys
+import fusesolve.cli.plan as command
+
+@contextlib.contextmanager
+def shown(**_):
+    sent = []
+    def report(event):
+        if event.stage == {stage!r} and not sent:
+            sent.append(True)
+            os.kill(os.getpid(), signal.SIGINT)
+    yield report
+
+command.shown_progress = shown
+from fusesolve.cli import main
+sys.exit(main(["plan", "gpt2_block", "--hw", "h100", "--format", "json"]))
+"""
+
+
+@pytest.mark.parametrize(("stage", "code"), [("import", 130), ("enumerate", 130), ("solve", 0)])
+def test_ctrl_c_gives_the_best_plan_once_there_is_one_and_one_line_before(stage, code):
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED.format(stage=stage)], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr
+    if code == 0:
+        assert json.loads(done.stdout)["status"] in ("OPTIMAL", "FEASIBLE")
+    else:
+        assert (done.stdout, done.stderr) == ("", "error: interrupted before there was a result\n")
+
+
 def test_a_terminal_without_the_letters_is_no_error():
     done = subprocess.run(
         [sys.executable, "-m", "fusesolve", "graph", "show", "gpt2_block"],
