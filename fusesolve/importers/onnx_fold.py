@@ -130,8 +130,11 @@ def _is_worth_folding(node: ir.Node) -> bool:
         return False
     if not all(is_static(value) for value in node.outputs):
         return node.op_type not in _GROWING
-    limit = KEEP_FLOATS if node.op_type == "ConstantOfShape" else FOLD_ELEMENTS
-    return all(math.prod(value.shape.numpy()) <= limit for value in node.outputs if value.shape is not None)
+    sizes = [math.prod(value.shape.numpy()) for value in node.outputs if value.shape is not None]
+    if node.op_type == "ConstantOfShape":  # of floats it stands for a weight, of integers for a shape
+        is_float = node.outputs[0].dtype is not None and node.outputs[0].dtype.is_floating_point()
+        return max(sizes) <= (1 if is_float else KEEP_FLOATS)
+    return max(sizes) <= FOLD_ELEMENTS
 
 
 # --- nodes with several results, which the pass of onnxscript leaves alone ---

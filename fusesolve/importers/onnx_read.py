@@ -47,6 +47,9 @@ def read_onnx(source: Path | bytes, origin: str) -> OnnxSource:
     weights, warnings = drop_weight_data(model, None if isinstance(source, bytes) else source.parent, origin)
     _set_apart_unknown_operators(model)
     _sort_nodes(model.graph, origin)
+    for scope in walk_graphs(model.graph):
+        for node in scope.node:
+            node.name = node_label(node)  # before a pass invents one
     _check_model(model, origin)
     return OnnxSource(model=model, weights=weights, warnings=warnings)
 

@@ -68,14 +68,14 @@ def batch_norm_weights(model: onnx.ModelProto, arrays: Arrays) -> dict[str, Any]
     return found
 
 
-def compare_with_standard(path: Path, bind: Mapping[str, int], tolerance: float) -> int:
+def compare_with_standard(source: Path | bytes, bind: Mapping[str, int], tolerance: float) -> int:
     """Run a model imported and by the standard's evaluator on the same random inputs; returns the outputs compared.
 
     `tolerance` bounds the difference relative to the largest magnitude of each output.
     """
-    graph = load_onnx(path, bind=bind, strict=False)
-    model = onnx.load_model(path)
-    arrays = folded_constants(path, bind) | {t.name: onnx.numpy_helper.to_array(t) for t in model.graph.initializer}
+    graph = load_onnx(source, bind=bind, strict=False)
+    model = onnx.ModelProto.FromString(source) if isinstance(source, bytes) else onnx.load_model(source)
+    arrays = folded_constants(source, bind) | {t.name: onnx.numpy_helper.to_array(t) for t in model.graph.initializer}
     for node in model.graph.node:
         if node.op_type == "Constant" and node.attribute[0].name == "value":
             arrays[node.output[0]] = onnx.numpy_helper.to_array(node.attribute[0].t)
