@@ -86,6 +86,7 @@ def finish(planning: Planning) -> Plan:
     since = time.monotonic()
     columns, result = planning.solve()
     planning.clock.lap("solve", since)
+    _ = planning.unfused  # solved (and timed) before the plan is assembled
     planning.clock.lap("total", planning.clock.started)
     found = assemble(planning, columns.kernels, result)
     limit = planning.options.max_memory

@@ -87,15 +87,16 @@ class Planning:
     def unfused(self) -> tuple[ColumnSet, SolveResult]:
         """Every source operator alone, each by its best kernel (or kernels, where it is not one)."""
         columns = make_problem(self.priced, by_source(self.priced), recompute=False)
-        return columns, self._run(columns, "cpsat", ())
+        return columns, self._run(columns, "cpsat", (), silent=True)
 
-    def _run(self, columns: ColumnSet, strategy: str, warm: Sequence[int]) -> SolveResult:
+    def _run(
+        self, columns: ColumnSet, strategy: str, warm: Sequence[int], *, silent: bool = False
+    ) -> SolveResult:
         limits = Limits(
             time_s=self.clock.left(), work=self.options.work_limit, workers=self.workers, seed=self.options.seed
         )
-        result = solve(
-            columns.problem, strategy=strategy, limits=limits, warm=warm, progress=self._progress(len(columns.kernels))
-        )
+        progress = None if silent else self._progress(len(columns.kernels))
+        result = solve(columns.problem, strategy=strategy, limits=limits, warm=warm, progress=progress)
         faults = check_solution(columns.problem, result)
         if faults:
             raise InternalError(f"the solver's plan fails the checker: {faults[0]}")
