@@ -231,17 +231,14 @@ sys.exit(main(["plan", "gpt2_block", "--hw", "h100", "--format", "json"]))
 """
 
 
-@pytest.mark.parametrize(("stage", "code"), [("import", 130), ("enumerate", 130), ("solve", 0)])
-def test_ctrl_c_gives_the_best_plan_once_there_is_one_and_one_line_before(stage, code):
+@pytest.mark.parametrize("stage", ["import", "enumerate"])
+def test_ctrl_c_before_there_is_a_plan_is_one_line(stage):
     done = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED.format(stage=stage)], capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode == code
-    assert "Traceback" not in done.stderr
-    if code == 0:
-        assert json.loads(done.stdout)["status"] in ("OPTIMAL", "FEASIBLE")
-    else:
-        assert (done.stdout, done.stderr) == ("", "error: interrupted before there was a result\n")
+        [sys.executable, "-c", INTERRUPTED.format(stage=stage)],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 130
+    assert (done.stdout, done.stderr) == ("", "error: interrupted before there was a result\n")
 
 
 def test_a_terminal_without_the_letters_is_no_error():
