@@ -42,6 +42,9 @@ HOMES: dict[str, set[str]] = {
     "rich": {"report"},
 }
 
+# Library -> the distribution that brings it, where the names differ by more than a hyphen.
+DISTRIBUTIONS = {"google": "protobuf", "yaml": "pyyaml", "ml_dtypes": "ml_dtypes"}
+
 
 @dataclass(frozen=True, slots=True)
 class Import:

@@ -1,11 +1,15 @@
 """Imports point only down, each library has one home, nothing goes round in a circle."""
 
+import re
+import tomllib
 from collections import defaultdict
 from graphlib import TopologicalSorter
 
 from tests.architecture.source import (
+    DISTRIBUTIONS,
     HOMES,
     LAYERS,
+    ROOT,
     TEAMS,
     files,
     imports,
@@ -71,6 +75,13 @@ def test_each_library_stays_in_its_home():
             if name is not None and found.room not in HOMES.get(name, set()):
                 wrong.append(f"{found.where}: {name} belongs in {sorted(HOMES.get(name, set()))}")
     assert not wrong, "\n".join(wrong)
+
+
+def test_what_is_imported_is_what_is_required():
+    imported = {library(found) for path in files() for found in imports(path)} - {None}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    required = {re.split(r"[<>=\[ ]", line)[0] for line in project["dependencies"]}
+    assert {DISTRIBUTIONS.get(name, name.replace("_", "-")) for name in imported} == required
 
 
 def test_the_cuda_library_stays_in_the_runtime():
