@@ -131,10 +131,7 @@ def _is_worth_folding(node: ir.Node) -> bool:
     if not all(is_static(value) for value in node.outputs):
         return node.op_type not in _GROWING
     sizes = [math.prod(value.shape.numpy()) for value in node.outputs if value.shape is not None]
-    if node.op_type == "ConstantOfShape":  # of floats it stands for a weight, of integers for a shape
-        is_float = node.outputs[0].dtype is not None and node.outputs[0].dtype.is_floating_point()
-        return max(sizes) <= (1 if is_float else KEEP_FLOATS)
-    return max(sizes) <= FOLD_ELEMENTS
+    return max(sizes) <= (KEEP_FLOATS if node.op_type == "ConstantOfShape" else FOLD_ELEMENTS)
 
 
 # --- nodes with several results, which the pass of onnxscript leaves alone ---
