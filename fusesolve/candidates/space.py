@@ -85,9 +85,12 @@ def _never() -> bool:
     return False
 
 
-def inspect_group(program: Program, nest: Nest) -> FusionGroup | Refusal:
-    """One set of operators as a group with all its writes, or why it is none."""
-    needed = _needed(program, nest)
+def inspect_group(program: Program, nest: Nest, writes: frozenset[int] | None = None) -> FusionGroup | Refusal:
+    """One set of operators as a group, or why it is none.
+
+    `writes`: storage that it must write; None for all that its members make and others need.
+    """
+    needed = _needed(program, nest) if writes is None else set(writes)
     facts = replace(
         nest.facts,
         interior_writes=len(needed & _interior(program, nest)),
@@ -96,10 +99,10 @@ def inspect_group(program: Program, nest: Nest) -> FusionGroup | Refusal:
     refusal = check_structure(facts)
     if refusal is not None:
         return refusal
-    reads, writes = _reads(program, nest), tuple(sorted(needed))
-    workload = Measure(program, nest, reads, writes).workload()
+    reads, written = _reads(program, nest), tuple(sorted(needed))
+    workload = Measure(program, nest, reads, written).workload()
     return FusionGroup(
-        members=nest.members, reads=reads, writes=writes, interior=(), template=nest.template, facts=facts,
+        members=nest.members, reads=reads, writes=written, interior=(), template=nest.template, facts=facts,
         workload=workload,
     )  # fmt: skip
 
