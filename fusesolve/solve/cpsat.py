@@ -21,7 +21,8 @@ from fusesolve.solve.rows import Row, cut_cycles, find_violated, make_base_rows
 
 MAX_ROUNDS = 60
 ROWS_PER_ROUND = 1000
-TRIAL_COLUMNS = 500  # of the first trial search beyond the bound
+TRIAL_COLUMNS = 500  # at least, doubled from one trial search to the next
+FAR_GAP = 0.005  # above it the exact partition is tried as a plan with recomputation
 TIE_WORK = 10.0  # units of deterministic work to settle ties
 TRIAL_WORK = 2.0  # units of deterministic work of one trial search
 INTEGRAL = 1e-5
@@ -106,29 +107,65 @@ def _round_up(instance: Instance, control: Control, point: LinearPoint) -> list[
 def _search(frame: _Frame, control: Control) -> tuple[_Frame, bool]:
     """Search under growing limits until the bound meets the incumbent; True if there is provably no plan.
 
-    A plan of at most `limit` ns uses only the columns and equalities of `restrict(limit)`; so a search there finds
-    the optimum, if it is within the limit, or proves that no plan is. The first limit is the bound itself; a search
-    that is not yet the last gets little effort: it is to find a better plan, and with it a smaller last one.
+    Every plan of at most `limit` ns uses only the columns of `restrict(limit)`; so a search there finds the optimum,
+    if it is within the limit, or proves that no plan is. The first limit is the bound itself. A search that is not
+    yet the last gets little effort: it is to find a better plan, and with it a smaller last one.
     """
     step = 0
     while not control.must_stop():
         best = control.incumbent
         if best is not None and best.cost == control.bound:
             break
-        limit, last = _choose_limit(frame, control, step)
-        task = _task(frame, limit, [int(cost) for cost in frame.instance.cost], control)
+        scope = _choose_scope(frame, control, step)
+        task = _task(frame, scope, [int(cost) for cost in frame.instance.cost], control)
         control.stats["kept"] = len(task.kept)
-        outcome = search(task, control, None if last else TRIAL_WORK)
+        outcome = search(task, control, None if scope.last else TRIAL_WORK)
         frame = _learn(frame, outcome)
         if outcome.selected:
             offer_columns(frame.instance.problem, control, [frame.instance.origin[i] for i in outcome.selected])
-        _raise_bound(control, outcome, limit)
-        if outcome.verdict is Verdict.EMPTY and limit is None:
+        _raise_bound(control, outcome, scope.limit)
+        if outcome.verdict is Verdict.EMPTY and scope.limit is None:
             return frame, True
-        if outcome.verdict is Verdict.STOPPED and step == 1 and frame.instance.problem.recompute:
+        if step == 1 and frame.instance.problem.recompute and _is_far(control):
             _offer_partition(frame.instance.problem, control)
         step += 1
     return frame, False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Scope:
+    """One search: plans of at most `limit` ns (None: all). `tight`: also use the equalities that such plans obey,
+    which makes the proof easier and plans above the limit invisible. `last`: nothing is left to search afterwards.
+    """
+
+    limit: int | None
+    tight: bool
+    last: bool
+
+
+def _choose_scope(frame: _Frame, control: Control, step: int) -> _Scope:
+    """Step 0 allows no more than the bound. Each later step doubles the columns, up to what the incumbent allows."""
+    best, certificate = control.incumbent, frame.certificate
+    everything = _Scope(limit=None if best is None else best.cost, tight=True, last=True)
+    if certificate is None:
+        return everything
+    limit = certificate.lower
+    if step:
+        first = int(np.count_nonzero(certificate.reduced <= certificate.room(limit)))
+        place = max(TRIAL_COLUMNS, first) << step
+        if place >= len(certificate.reduced):
+            return everything
+        ranked = np.partition(certificate.reduced, place)
+        limit = max(limit, (certificate.bound + int(ranked[place])) // certificate.scale)
+    if best is not None and limit >= best.cost:
+        return everything
+    return _Scope(limit=limit, tight=step == 0, last=False)
+
+
+def _is_far(control: Control) -> bool:
+    """True if the plan is missing, or its gap is above FAR_GAP."""
+    best = control.incumbent
+    return best is None or control.bound is None or best.cost - control.bound > FAR_GAP * best.cost
 
 
 def _offer_partition(problem: PartitionProblem, control: Control) -> None:
@@ -178,18 +215,18 @@ def _learn(frame: _Frame, outcome: Outcome) -> _Frame:
     return _Frame(instance=frame.instance, rows=rows, certificate=frame.certificate)
 
 
-def _task(frame: _Frame, limit: int | None, weight: Sequence[int], control: Control) -> Task:
-    """The search for the least `weight` within `limit` ns, started from the incumbent where its columns are kept."""
+def _task(frame: _Frame, scope: _Scope, weight: Sequence[int], control: Control) -> Task:
+    """The search for the least `weight` in `scope`, started from the incumbent where its columns are kept."""
     instance = frame.instance
     place = {origin: index for index, origin in enumerate(instance.origin)}
     selected = control.incumbent.selected if control.incumbent is not None else ()
     hint = [place[index] for index in selected if index in place]
-    kept, tight = frame.restrict(limit)
+    kept, tight = frame.restrict(scope.limit)
     return Task(
         instance=instance,
         kept=kept,
         rows=frame.rows,
-        tight=tight,
+        tight=tight if scope.tight else [False] * len(tight),
         weight=weight,
         hint=hint if len(hint) == len(selected) else (),
     )
@@ -204,7 +241,8 @@ def _settle_ties(frame: _Frame, control: Control) -> None:
     best = control.incumbent
     if best is None:
         return
-    task = _task(frame, best.cost, [int(tie) for tie in frame.instance.tie], control)
+    scope = _Scope(limit=best.cost, tight=True, last=True)
+    task = _task(frame, scope, [int(tie) for tie in frame.instance.tie], control)
     control.stats["tied"] = len(task.kept)
     outcome = search(replace(task, cost_limit=best.cost), control, TIE_WORK)
     if outcome.selected:
