@@ -14,10 +14,11 @@ from fusesolve.candidates.grow import Grower, Grown, closure
 from fusesolve.candidates.loops import Nest
 from fusesolve.candidates.program import Program
 from fusesolve.candidates.workload import Measure
-from fusesolve.group import FusionGroup, Refusal, Template, Workload
+from fusesolve.group import TEMPLATES, FusionGroup, Refusal, Template, Workload
 from fusesolve.legality import check_structure
 
 DROPPED_WRITES = 2
+INTERRUPTED = "interrupted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +145,6 @@ class _Enumerator:
         self.grower = Grower(program, separable)
         self.kernels: dict[tuple[tuple[int, ...], tuple[int, ...]], Kernel] = {}
         self.workloads: dict[Workload, int] = {}
-        self.templates: list[Template] = []
         self.memo: dict[tuple[object, ...], list[_Entry]] = {}
         self.cut: list[str] = []
         self.walked = 0
@@ -156,10 +156,14 @@ class _Enumerator:
         for members in (*self._sources(), *dict.fromkeys(self.grower.unit)):
             if len(members) > 1:
                 self._from(members, self.grower.exactly)
-        self._grow_all()
+        try:
+            self._grow_all()
+        except KeyboardInterrupt:  # the plan over what is there is worth more than none
+            self.cut.append(INTERRUPTED)
         return Space(
             program=self.program, kernels=tuple(self.kernels.values()), workloads=tuple(self.workloads),
-            templates=tuple(self.templates), cut_by=tuple(self.cut), walked=self.walked,
+            templates=tuple(TEMPLATES[workload.template] for workload in self.workloads),
+            cut_by=tuple(self.cut), walked=self.walked,
         )  # fmt: skip
 
     def _grow_all(self) -> None:
@@ -215,8 +219,6 @@ class _Enumerator:
         reads = _reads(self.program, nest)
         for writes, full in _write_choices(self.program, nest, self.recompute):
             workload = Measure(self.program, nest, reads, writes).workload()
-            if workload not in self.workloads:
-                self.templates.append(nest.template)
             unique = self.workloads.setdefault(workload, len(self.workloads))
             yield _Shape(
                 tuple(m - low for m in nest.members),

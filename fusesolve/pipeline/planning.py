@@ -7,7 +7,7 @@ from functools import cached_property
 
 from fusesolve.candidates.pricing import Priced, price_space
 from fusesolve.candidates.program import build_program
-from fusesolve.candidates.space import Kernel, enumerate_kernels
+from fusesolve.candidates.space import INTERRUPTED, Kernel, enumerate_kernels
 from fusesolve.cost.table import PriceOptions
 from fusesolve.errors import InternalError
 from fusesolve.graph import Graph
@@ -15,6 +15,8 @@ from fusesolve.hardware import HardwareProfile
 from fusesolve.pipeline.columns import ColumnSet, apply_pins, by_source, find_operators, make_problem
 from fusesolve.pipeline.options import Event, PlanOptions, Report
 from fusesolve.solve import Limits, Progress, SolveResult, check_solution, solve
+
+HURRY_S = 2.0
 
 
 @dataclass(kw_only=True)
@@ -34,6 +36,10 @@ class Clock:
     def half_gone(self) -> bool:
         """Whether half of the limit is used: what is left belongs to pricing and solving."""
         return self.limit is not None and time.monotonic() - self.started > 0.5 * self.limit
+
+    def hurry(self) -> None:
+        """Leave only a moment: the caller was interrupted and wants what there is."""
+        self.limit = time.monotonic() - self.started + HURRY_S
 
     def lap(self, stage: str, since: float) -> None:
         """Record a stage that began at `since` (monotonic seconds)."""
@@ -124,6 +130,8 @@ def prepare(
     apart = frozenset().union(pinned, *(find_operators(program, name) for name in separable))
     space = enumerate_kernels(program, recompute=options.recompute, separable=apart, late=clock.half_gone)
     clock.lap("enumerate", since)
+    if INTERRUPTED in space.cut_by:
+        clock.hurry()
     since = time.monotonic()
     if report is not None:
         report(Event(stage="price", candidates=len(space.kernels)))
