@@ -203,6 +203,7 @@ LEVERS: dict[str, Lever] = {
     "argument bytes": _block("limits", "argument_bytes"),
     "code cache": _block("code", "l0", "l1"),
     "launch": _less(_block("launch", "stream", "graph", "dispatch")),
+    "memory bandwidth": lambda p, f: _block("dma", "bandwidth")(_memory("dram", "bandwidth", "sustained")(p, f), f),
     "dma bandwidth": _block("dma", "bandwidth"),
     "dma channels": _block("dma", "channels"),
     "dma latency": _less(_block("dma", "latency")),
