@@ -2,8 +2,7 @@
 
 import queue
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from concurrent.futures import TimeoutError as WaitTimeout
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TypeAlias
 
 from fusesolve.errors import InputError
@@ -41,7 +40,10 @@ def solve(
     control = Control(limits=limits or Limits(), report=reports.put if progress else None)
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="fusesolve-solve") as pool:
         future = pool.submit(_run, problem, STRATEGIES[strategy], control, tuple(warm or ()))
-        finding = _wait(future, control, reports, progress)
+        try:
+            finding = _wait(future, control, reports, progress)
+        finally:
+            control.stop()
     return _conclude(control, finding)
 
 
@@ -68,20 +70,17 @@ def _wait(
     progress: Callable[[Progress], None] | None,
 ) -> Finding:
     """Wait for the solving thread, pass its reports on, and turn limits and Ctrl-C into an orderly stop."""
-    while True:
+    while not future.done():
         try:
-            finding = future.result(timeout=WAIT_S)
-            _drain(reports, progress)
-            return finding
-        except WaitTimeout:
-            if future.done():
-                raise
+            wait([future], timeout=WAIT_S)
             if control.time_left_s() == 0.0:
                 control.stop()
             _drain(reports, progress)
         except KeyboardInterrupt:
             control.stats["interrupted"] = 1
             control.stop()
+    _drain(reports, progress)
+    return future.result()
 
 
 def _drain(reports: "queue.SimpleQueue[Progress]", progress: Callable[[Progress], None] | None) -> None:

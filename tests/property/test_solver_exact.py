@@ -129,7 +129,7 @@ def assert_exact(problem: PartitionProblem) -> None:
     assert result.stats.get("ties_settled", 1) == 1
 
 
-@pytest.mark.parametrize("block", range(11))
+@pytest.mark.parametrize("block", range(10))
 @pytest.mark.parametrize("recompute", [False, True])
 def test_cpsat_equals_exhaustive_search(block: int, recompute: bool) -> None:
     for seed in range(50 * block, 50 * block + 50):
@@ -138,20 +138,20 @@ def test_cpsat_equals_exhaustive_search(block: int, recompute: bool) -> None:
 
 @pytest.mark.parametrize("recompute", [False, True])
 def test_cpsat_equals_exhaustive_search_where_columns_are_missing(recompute: bool) -> None:
-    for seed in range(1000, 1040):
+    for seed in range(1000, 1025):
         assert_exact(make_problem(seed, recompute=recompute, drop_columns=0.6))
 
 
 @pytest.mark.parametrize("recompute", [False, True])
 def test_cpsat_equals_exhaustive_search_under_a_kernel_limit(recompute: bool) -> None:
-    for seed in range(2000, 2040):
+    for seed in range(2000, 2025):
         problem = make_problem(seed, recompute=recompute, drop_columns=0.4)
         assert_exact(replace(problem, max_kernels=1 + seed % 4))
 
 
 @pytest.mark.parametrize("recompute", [False, True])
 def test_order_of_columns_workers_and_seed_do_not_matter(recompute: bool) -> None:
-    for seed in range(3000, 3030):
+    for seed in range(3000, 3015):
         problem = make_problem(seed, recompute=recompute)
         order = list(range(len(problem.columns)))
         random.Random(seed).shuffle(order)
@@ -166,7 +166,7 @@ def test_order_of_columns_workers_and_seed_do_not_matter(recompute: bool) -> Non
 
 @pytest.mark.parametrize("recompute", [False, True])
 def test_baselines_are_sound_and_never_beat_the_optimum(recompute: bool) -> None:
-    for seed in range(4000, 4040):
+    for seed in range(4000, 4025):
         problem = make_problem(seed, recompute=recompute)
         exact, greedy, unfused = (solve(problem, strategy=name) for name in ("cpsat", "greedy", "unfused"))
         assert check_solution(problem, greedy) == check_solution(problem, unfused) == []

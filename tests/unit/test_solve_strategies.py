@@ -310,6 +310,31 @@ def test_ctrl_c_returns_the_best_plan(interrupt_soon: threading.Timer) -> None:
     assert check_solution(problem, result) == []
 
 
+def test_ctrl_c_inside_the_progress_callback_counts_too() -> None:
+    calls: list[Progress] = []
+
+    def report(item: Progress) -> None:
+        calls.append(item)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+
+    problem = chain(3000, 12, 6)
+    result = solve(problem, limits=Limits(time_s=None), progress=report)
+    assert result.stats["interrupted"] == 1
+    assert result.status is not Status.OPTIMAL
+    assert check_solution(problem, result) == []
+
+
+def test_an_error_in_the_progress_callback_stops_the_solve() -> None:
+    def report(item: Progress) -> None:
+        raise ZeroDivisionError(item.stage)
+
+    before = threading.active_count()
+    with pytest.raises(ZeroDivisionError):
+        solve(chain(3000, 12, 6), limits=Limits(time_s=None), progress=report)
+    assert threading.active_count() == before
+
+
 def test_a_time_limit_returns_soon_and_soundly() -> None:
     problem = chain(3000, 12, 6, recompute=True)
     result = solve(problem, limits=Limits(time_s=0.4))
