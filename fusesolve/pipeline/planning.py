@@ -16,7 +16,8 @@ from fusesolve.pipeline.columns import ColumnSet, apply_pins, by_source, find_op
 from fusesolve.pipeline.options import Event, PlanOptions, Report
 from fusesolve.solve import Limits, Progress, SolveResult, check_solution, solve
 
-HURRY_S = 2.0
+HURRY_S = 2.0  # seconds for a last solve after an interrupt
+WRITING_S = 1.5  # seconds kept for the unfused plan, the assembly and the output
 
 
 @dataclass(kw_only=True)
@@ -28,10 +29,11 @@ class Clock:
     seconds: dict[str, float] = field(default_factory=dict)
 
     def left(self) -> float | None:
-        """Seconds until the limit, never below a small share that lets a first plan be found."""
+        """Seconds that a solve may take: until the limit, less what writing the plan takes; 0.2 at the least."""
         if self.limit is None:
             return None
-        return max(0.2, self.limit - (time.monotonic() - self.started))
+        margin = min(WRITING_S, 0.05 * self.limit)
+        return max(0.2, self.limit - margin - (time.monotonic() - self.started))
 
     def half_gone(self) -> bool:
         """Whether half of the limit is used: what is left belongs to pricing and solving."""
