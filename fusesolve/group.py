@@ -91,6 +91,7 @@ class Workload:
     read_bytes: int = 0  # compulsory, once each
     write_bytes: int = 0
     warm_read_bytes: int = 0  # part of read_bytes that another kernel of the plan has written
+    warm_write_bytes: int = 0  # part of write_bytes that stays in the cache (a call that is repeated on the same data)
     footprint_bytes: int = 0  # bytes of the values touched, for cache residency
     staged: int = 0  # arrays whose contiguous axis is not the kernel's
     staged_bytes: int = 0

@@ -1,0 +1,72 @@
+"""The errors of the simulator as a person reads them: one line an operator, then hosts, worst rows, what is left out."""
+
+from collections.abc import Sequence
+
+from fusesolve.report.text import Column, fold, render_table
+from fusesolve.study.accuracy import Accuracy, AccuracyRow, Part
+from fusesolve.units import format_seconds
+
+COLUMNS = (
+    Column(head="file", flexible=True),
+    Column(head="device", flexible=True),
+    Column(head="profile", flexible=True),
+    Column(head="operator", flexible=True),
+    Column(head="timing"),
+    Column(head="rows", right=True),
+    Column(head="mean", right=True),
+    Column(head="median", right=True),
+    Column(head="p90", right=True),
+    Column(head="bias", right=True),
+    Column(head="rank", right=True),
+)
+_PARTS = {
+    Part.ALL: "all rows",
+    Part.FIT: "the rows that calibration may fit on",
+    Part.HELD_OUT: "the rows that calibration never sees",
+}
+
+
+def accuracy_table(found: Accuracy, *, width: int, colour: bool, verbose: bool = False) -> str:
+    """The report at most `width` columns wide; `verbose` adds the worst rows of every operator."""
+    head = fold(f"Errors of predicted against measured times on {_PARTS[found.part]}", width)
+    body = render_table(COLUMNS, [_cells(row) for row in found.rows], width=width, colour=colour)
+    parts = [head, "\n", body] if found.rows else [head]
+    parts += ["\n", *(fold(line, width) for line in _host_lines(found))] if found.hosts else []
+    if verbose:
+        parts += ["\n", *(fold(line, width) for row in found.rows for line in _worst_lines(row))]
+    if found.excluded:
+        parts.append("\n")
+        parts += [fold(f"not counted: {item.n} rows of {item.file}"
+                       + (f", {item.device}" if item.device else "") + f": {item.why}", width)
+                  for item in found.excluded]  # fmt: skip
+    return "".join(parts)
+
+
+def _cells(row: AccuracyRow) -> Sequence[str]:
+    errors = row.errors
+    rank = "-" if errors.spearman is None else f"{errors.spearman:.4f}"
+    ratios = (errors.mape, errors.median_ape, errors.p90_ape)
+    return (
+        row.file, row.device, row.profile, row.op, row.timing, str(errors.n), *(f"{100 * r:.1f}%" for r in ratios),
+        f"{100 * errors.bias:+.1f}%", rank,
+    )  # fmt: skip
+
+
+def _host_lines(found: Accuracy) -> list[str]:
+    lines = ["The host's share of eager calls, estimated from the rows of each file (no part of a profile):"]
+    for item in found.hosts:
+        host = item.host
+        lines.append(
+            f"{item.file}, {host.device}, {host.family}: at least {format_seconds(host.floor)}, "
+            f"{format_seconds(host.offset)} before a long kernel, from {host.rows} rows"
+        )
+    return lines
+
+
+def _worst_lines(row: AccuracyRow) -> list[str]:
+    lines = [f"{row.file}, {row.device}, {row.op}: worst rows"]
+    lines += [
+        f"  {item.label}: measured {format_seconds(item.measured)}, predicted {format_seconds(item.predicted)}"
+        for item in row.worst
+    ]
+    return lines

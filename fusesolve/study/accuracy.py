@@ -1,0 +1,206 @@
+"""The errors of the simulator on measured tables, per file, device and operator."""
+
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fusesolve.hardware import HardwareProfile
+from fusesolve.hardware_yaml import load_profile
+from fusesolve.study.devices import profile_name
+from fusesolve.study.hosts import Host, add_hosts, estimate_hosts
+from fusesolve.study.metrics import Errors, measure_errors
+from fusesolve.study.predict import Array, price_samples
+from fusesolve.study.readers import read_table
+from fusesolve.study.samples import Sample, Skipped
+
+FORMAT = "fusesolve-accuracy/1"
+WORST = 10  # rows that are shown of each operator
+
+
+class Part(StrEnum):
+    """Which rows count: all, those that calibration may fit on, or the others (split by a hash of the operator)."""
+
+    ALL = "all"
+    FIT = "fit"
+    HELD_OUT = "held-out"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorstRow:
+    """One row with a large error: the operator with its sizes, seconds measured and predicted."""
+
+    label: str
+    measured: float
+    predicted: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccuracyRow:
+    """The errors of one operator of one device in one file, and its worst rows (largest error first)."""
+
+    file: str
+    device: str
+    profile: str
+    op: str
+    timing: str
+    errors: Errors
+    worst: tuple[WorstRow, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Excluded:
+    """Rows of a file that are not counted, and why."""
+
+    file: str
+    device: str | None
+    n: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileHost:
+    """A host's share that was estimated from the rows of a file."""
+
+    file: str
+    host: Host
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accuracy:
+    """All errors, in the order of files, devices and operators."""
+
+    part: Part
+    rows: tuple[AccuracyRow, ...]
+    hosts: tuple[FileHost, ...]
+    excluded: tuple[Excluded, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result as plain data: `fusesolve-accuracy/1`."""
+        return {
+            "format": FORMAT,
+            "part": self.part.value,
+            "rows": [_plain_row(row) for row in self.rows],
+            "gains": [],
+            "hosts": [{"file": item.file, **asdict(item.host)} for item in self.hosts],
+            "excluded": [asdict(item) for item in self.excluded],
+        }
+
+
+def _plain_row(row: AccuracyRow) -> dict[str, Any]:
+    document = {name: getattr(row, name) for name in ("file", "device", "profile", "op", "timing")}
+    worst = [
+        {"row": item.label, "measured_us": item.measured * 1e6, "predicted_us": item.predicted * 1e6}
+        for item in row.worst
+    ]
+    return document | asdict(row.errors) | {"worst": worst}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Predictions:
+    """The samples of one device in one file with the profile that stands for it; seconds per sample.
+
+    `kernels` are seconds on the device without the host, `predicted` those that the measurement should read.
+    """
+
+    file: str
+    device: str
+    profile: HardwareProfile
+    profile_name: str
+    samples: tuple[Sample, ...]
+    kernels: Array
+    predicted: Array
+    hosts: tuple[Host, ...]
+
+
+def is_fit_row(sample: Sample) -> bool:
+    """Whether calibration may use a row: a hash of the operator, its type and sizes, the same on every device."""
+    text = "|".join(f"{k.op}:{k.dtype}:{k.sizes}" for k in sample.kernels)
+    return hashlib.sha256(text.encode()).digest()[0] % 2 == 0
+
+
+def chosen(samples: Sequence[Sample], part: Part) -> list[Sample]:
+    """The samples of a part, in their order."""
+    if part is Part.ALL:
+        return list(samples)
+    return [sample for sample in samples if is_fit_row(sample) == (part is Part.FIT)]
+
+
+def measure_accuracy(paths: Sequence[Path], hardware: str | None = None, part: Part = Part.ALL) -> Accuracy:
+    """The errors on the tables at `paths`.
+
+    `hardware`: a profile (name or path) for every device; None takes the bundled profile of each device text.
+    Raises InputError where a table or the profile cannot be read. Tables without a reader are listed as excluded.
+    """
+    rows: list[AccuracyRow] = []
+    hosts: list[FileHost] = []
+    excluded: list[Excluded] = []
+    for path in paths:
+        table = read_table(path)
+        by_device: dict[str, list[Sample]] = defaultdict(list)
+        for sample in table.samples:
+            by_device[sample.device].append(sample)
+        skipped = list(table.skipped)
+        for device, samples in by_device.items():
+            name = hardware or profile_name(device)
+            if name is None:
+                skipped += [Skipped(device, f"no bundled profile stands for the device '{device}'")] * len(samples)
+                continue
+            found = predict(table.file, device, chosen(samples, part), name)
+            rows += _rows(found)
+            hosts += [FileHost(file=table.file, host=host) for host in found.hosts]
+            refused = int(np.count_nonzero(~np.isfinite(found.kernels)))
+            skipped += [Skipped(device, "the profile has no legal kernel for the operator")] * refused
+        excluded += _counted(table.file, skipped)
+    return Accuracy(part=part, rows=tuple(rows), hosts=tuple(hosts), excluded=tuple(excluded))
+
+
+def predict(file: str, device: str, samples: Sequence[Sample], name: str) -> Predictions:
+    """Predictions for samples of one device, on the profile `name`."""
+    return predict_on(file, device, samples, name, load_profile(name))
+
+
+def predict_on(
+    file: str, device: str, samples: Sequence[Sample], name: str, profile: HardwareProfile
+) -> Predictions:
+    """Predictions for samples of one device on a loaded profile; the host's share comes from these samples."""
+    kernels = price_samples(samples, profile)
+    hosts = estimate_hosts(samples, kernels)
+    return Predictions(
+        file=file, device=device, profile=profile, profile_name=name, samples=tuple(samples), kernels=kernels,
+        predicted=add_hosts(samples, kernels, hosts), hosts=tuple(hosts.values()),
+    )  # fmt: skip
+
+
+def _rows(found: Predictions) -> list[AccuracyRow]:
+    groups: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for index, sample in enumerate(found.samples):
+        if np.isfinite(found.kernels[index]):
+            groups[sample.op, sample.timing.value].append(index)
+    return [_row(found, op, timing, np.array(index)) for (op, timing), index in sorted(groups.items())]
+
+
+def _row(found: Predictions, op: str, timing: str, index: np.ndarray) -> AccuracyRow:
+    predicted = found.predicted[index]
+    measured = np.array([found.samples[i].latency for i in index])
+    order = np.argsort(-np.abs(predicted / measured - 1.0), kind="stable")[:WORST]
+    worst = tuple(
+        WorstRow(
+            label=found.samples[index[i]].label, measured=float(measured[i]), predicted=float(predicted[i])
+        )
+        for i in order
+    )
+    return AccuracyRow(
+        file=found.file, device=found.device, profile=found.profile_name, op=op, timing=timing,
+        errors=measure_errors(predicted, measured), worst=worst,
+    )  # fmt: skip
+
+
+def _counted(file: str, skipped: Sequence[Skipped]) -> list[Excluded]:
+    counts = Counter((item.device, item.why) for item in skipped)
+    return [Excluded(file=file, device=device, n=n, why=why) for (device, why), n in counts.items()]

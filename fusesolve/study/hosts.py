@@ -1,0 +1,80 @@
+"""The host's share of a measured latency, estimated from the measured rows themselves, never kept in a profile.
+
+Events around one eager call on an idle stream (notes of public tables, four CUDA hosts): the device starts the clock
+and then waits for the host, so t = max(H, H - d + K): H is the host's time from event to event, d what it still does
+after the launch (hidden behind the kernel), K the kernel's time. A host's clock around a call adds what it costs:
+t = H + K.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fusesolve.study.predict import Array
+from fusesolve.study.samples import Sample, Timing
+
+SMALL = 0.10  # share of the rows of a family, shortest kernels first, that the estimate starts from
+FEWEST = 5  # rows that an estimate needs at least (all, where there are fewer)
+HIDDEN = 0.47  # d / H on four CUDA hosts: 0.45 to 0.57
+SHORT = 0.25  # a kernel shorter than this share of the measured time leaves the host's floor visible
+HIGH, LOW = 1.0, 0.2  # bounds of (H - d) / H
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """One host's share (s): `floor` H, `offset` H - d; from `rows` rows of `family` on `device`."""
+
+    device: str
+    family: str
+    timing: Timing
+    floor: float
+    offset: float
+    rows: int
+
+
+def estimate_hosts(samples: Sequence[Sample], kernels: Array) -> dict[tuple[str, str], Host]:
+    """The host of each device and family of eager and wall-clock samples, from kernel seconds and measured ones."""
+    groups: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for index, sample in enumerate(samples):
+        if sample.timing in (Timing.EAGER, Timing.WALL) and np.isfinite(kernels[index]):
+            groups[sample.device, sample.family].append(index)
+    return {key: _estimate(key, samples, kernels, np.array(index)) for key, index in groups.items()}
+
+
+def _estimate(
+    key: tuple[str, str], samples: Sequence[Sample], kernels: Array, index: np.ndarray
+) -> Host:
+    measured = np.array([samples[i].latency for i in index])
+    work = kernels[index]
+    order = np.argsort(work, kind="stable")
+    first = order[: max(FEWEST, int(SMALL * len(order)))]
+    timing = samples[index[0]].timing
+    if timing is Timing.WALL:
+        gap = max(0.0, float(np.median(measured[first] - work[first])))
+        return Host(device=key[0], family=key[1], timing=timing, floor=gap, offset=gap, rows=len(first))
+    bare = first[work[first] < SHORT * measured[first]]
+    if len(bare) >= min(FEWEST, len(first)):
+        floor = float(np.median(measured[bare]))
+        visible = (work > 0.7 * floor) & (work < 4.0 * floor)
+        gaps = measured[visible] - work[visible]
+        offset = float(np.median(gaps)) if len(gaps) >= FEWEST else (1.0 - HIDDEN) * floor
+        used = len(bare) + (len(gaps) if len(gaps) >= FEWEST else 0)
+        offset = min(max(offset, LOW * floor), HIGH * floor)
+        return Host(device=key[0], family=key[1], timing=timing, floor=floor, offset=offset, rows=used)
+    gap = max(0.0, float(np.median(measured[first] - work[first])))
+    return Host(device=key[0], family=key[1], timing=timing, floor=gap / (1.0 - HIDDEN), offset=gap, rows=len(first))
+
+
+def add_hosts(samples: Sequence[Sample], kernels: Array, hosts: dict[tuple[str, str], Host]) -> Array:
+    """Predicted latencies (s): kernel seconds under each sample's timing, the host's share included."""
+    floor, offset = np.zeros(len(samples)), np.zeros(len(samples))
+    for index, sample in enumerate(samples):
+        host = hosts.get((sample.device, sample.family))
+        if host is not None and sample.timing is host.timing:
+            floor[index], offset[index] = host.floor, host.offset
+    found = np.maximum(floor, offset + kernels)
+    step = np.array([sample.resolution for sample in samples])
+    read = np.where(step > 0, step, 1.0)
+    return np.where(step > 0, np.maximum(step, np.round(found / read) * step), found)

@@ -1,0 +1,203 @@
+"""Operators of measured tables as graphs, and their workloads by the planner's own path.
+
+One `Spec` is one kernel: its graph goes through `build_program` and `inspect_group` as a plan's groups do.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
+from typing import TypeAlias
+
+from fusesolve.builder import GraphBuilder
+from fusesolve.candidates.loops import build_nest
+from fusesolve.candidates.program import build_program
+from fusesolve.candidates.space import inspect_group
+from fusesolve.decompose import add_operator
+from fusesolve.errors import InternalError
+from fusesolve.graph import DType, Graph, Literal, Operand, TensorType
+from fusesolve.group import Refusal, Workload
+from fusesolve.study.samples import Spec
+
+Sizes: TypeAlias = tuple[int, ...]
+Body: TypeAlias = Callable[["Call", Sizes], None]
+
+EXPONENT = Literal(1.7)  # of a power by a scalar: any number that no shortcut exists for
+
+
+class Call:
+    """A graph of one operator under construction, with the element type of its operands."""
+
+    def __init__(self, spec: Spec) -> None:
+        self.builder = GraphBuilder(spec.op)
+        self.dtype = DType(spec.dtype)
+
+    def feed(self, *shape: int, dtype: DType | None = None, weight: bool = False) -> str:
+        """A new operand of the graph; returns its name."""
+        name = f"in{len(self.builder.value_names())}"
+        return self.builder.input(name, TensorType(dtype or self.dtype, shape), weight=weight)
+
+    def run(self, op: str, *inputs: Operand, **attrs: int | float | str | bool | tuple[int, ...]) -> str:
+        """The first result of an operator."""
+        return add_operator(self.builder, op, inputs, attrs)[0]
+
+    def finish(self, *outputs: str) -> None:
+        """Declare the results."""
+        for name in outputs:
+            self.builder.output(name)
+
+    def graph(self) -> Graph:
+        """The finished graph."""
+        return self.builder.build()
+
+
+def _binary(op: str, call: Call, sizes: Sizes) -> None:
+    call.finish(call.run(op, call.feed(*sizes), call.feed(*sizes)))
+
+
+def _by_scalar(op: str, call: Call, sizes: Sizes) -> None:
+    call.finish(call.run(op, call.feed(*sizes), EXPONENT))
+
+
+def _unary(op: str, call: Call, sizes: Sizes) -> None:
+    call.finish(call.run(op, call.feed(*sizes)))
+
+
+def _softmax(call: Call, sizes: Sizes) -> None:
+    call.finish(call.run("softmax", call.feed(*sizes), axis=1))
+
+
+def _layernorm(call: Call, sizes: Sizes) -> None:
+    scale, shift = (call.feed(sizes[1], weight=True) for _ in range(2))
+    call.finish(call.run("layernorm", call.feed(*sizes), scale, shift, axis=1))
+
+
+def _rmsnorm(call: Call, sizes: Sizes) -> None:
+    call.finish(call.run("rmsnorm", call.feed(*sizes), call.feed(sizes[1], weight=True), axis=1))
+
+
+def _add_rmsnorm(call: Call, sizes: Sizes) -> None:
+    total = call.run("add", call.feed(*sizes), call.feed(*sizes))
+    call.finish(total, call.run("rmsnorm", total, call.feed(sizes[1], weight=True), axis=1))
+
+
+def _silu_mul(call: Call, sizes: Sizes) -> None:
+    call.finish(call.run("mul", call.run("silu", call.feed(*sizes)), call.feed(*sizes)))
+
+
+def _rope(call: Call, sizes: Sizes) -> None:
+    """Rotation by pairs: every element once in, once out, two products with the row's cosine and sine, one sum."""
+    cos, sin = (call.feed(sizes[0], 1) for _ in range(2))
+    x = call.feed(*sizes)
+    call.finish(call.run("add", call.run("mul", x, cos), call.run("mul", x, sin)))
+
+
+def _mean(call: Call, sizes: Sizes) -> None:
+    call.finish(call.run("reduce_mean", call.feed(*sizes), axis=1, keepdims=True))
+
+
+def _scale(call: Call, sizes: Sizes) -> None:
+    """Every row times a number of its own."""
+    call.finish(call.run("mul", call.feed(*sizes), call.feed(sizes[0], 1)))
+
+
+def _embedding(call: Call, sizes: Sizes) -> None:
+    rows, cols, vocabulary = sizes
+    table = call.feed(vocabulary, cols, weight=True)
+    call.finish(call.run("gather", table, call.feed(rows, dtype=DType.I64), axis=0))
+
+
+def _matmul(call: Call, sizes: Sizes) -> None:
+    """(m, n, k) with a weight on the right, as a linear layer has it."""
+    m, n, k = sizes
+    call.finish(call.run("matmul", call.feed(m, k), call.feed(k, n, weight=True), to=_result(call.dtype).value))
+
+
+def _bmm(call: Call, sizes: Sizes) -> None:
+    batch, m, n, k = sizes
+    call.finish(call.run("matmul", call.feed(batch, m, k), call.feed(batch, k, n)))
+
+
+def _conv2d(call: Call, sizes: Sizes) -> None:
+    """(batch, channels in, channels out, kernel, input height and width, stride, padding)."""
+    batch, c_in, c_out, kernel, side, stride, pad = sizes
+    image, weight = call.feed(batch, c_in, side, side), call.feed(c_out, c_in, kernel, kernel, weight=True)
+    call.finish(call.run("conv2d", image, weight, stride=stride, pad=pad))
+
+
+def _attention(call: Call, sizes: Sizes) -> None:
+    """(batch, queries, keys, heads, key heads, head width, causal)."""
+    batch, queries, keys, heads, groups, width, _ = sizes
+    query = call.feed(batch, heads, queries, width)
+    key, value = (call.feed(batch, groups, keys, width) for _ in range(2))
+    call.finish(call.run("attention", query, key, value))
+
+
+def _quantise(call: Call, sizes: Sizes) -> None:
+    """x times a scale, clipped, as f8e4m3."""
+    scaled = call.run("mul", call.run("cast", call.feed(*sizes), to="f32"), call.feed(1, 1, dtype=DType.F32))
+    call.finish(call.run("cast", call.run("clip", scaled, min=-448.0, max=448.0), to="f8e4m3"))
+
+
+def _token_quantise(call: Call, sizes: Sizes) -> None:
+    """Each row divided by its largest magnitude, as f8e4m3, with the scales."""
+    wide = call.run("cast", call.feed(*sizes), to="f32")
+    top = call.run("reduce_max", call.run("abs", wide), axis=1, keepdims=True)
+    scale = call.run("mul", top, Literal(1 / 448.0))
+    call.finish(scale, call.run("cast", call.run("div", wide, scale), to="f8e4m3"))
+
+
+def _largest(call: Call, sizes: Sizes) -> None:
+    """The largest magnitude of each row."""
+    wide = call.run("cast", call.feed(*sizes), to="f32")
+    call.finish(call.run("reduce_max", call.run("abs", wide), axis=1, keepdims=True))
+
+
+def _result(dtype: DType) -> DType:
+    """What a contraction writes: 8-bit operands give bf16."""
+    return DType.BF16 if dtype.itemsize == 1 else dtype
+
+
+_BINARY = ("add", "mul", "div", "pow", "sub")
+_UNARY = ("relu", "gelu", "tanh", "silu", "sigmoid", "exp", "square", "rsqrt", "copy")
+
+# Operator of a table -> how its graph is built.
+OPERATORS: Mapping[str, Body] = {
+    **{op: partial(_binary, op) for op in _BINARY},
+    **{f"{op}u": partial(_by_scalar, op) for op in ("add", "mul", "div", "pow")},
+    **{op: partial(_unary, op) for op in _UNARY},
+    "softmax": _softmax,
+    "layernorm": _layernorm,
+    "rmsnorm": _rmsnorm,
+    "add_rmsnorm": _add_rmsnorm,
+    "silu_mul": _silu_mul,
+    "rope": _rope,
+    "mean": _mean,
+    "scale": _scale,
+    "embedding": _embedding,
+    "matmul": _matmul,
+    "bmm": _bmm,
+    "conv2d": _conv2d,
+    "attention": _attention,
+    "quantise": _quantise,
+    "token_quantise": _token_quantise,
+    "largest": _largest,
+}
+
+
+def build_graph(spec: Spec) -> Graph:
+    """The graph of one operator."""
+    call = Call(spec)
+    OPERATORS[spec.op](call, spec.sizes)
+    return call.graph()
+
+
+@lru_cache(maxsize=200_000)
+def workload_of(spec: Spec) -> Workload:
+    """The workload of the operator as one kernel; what a graph cannot say of a library's kernel is added.
+
+    InternalError where the operator is not one kernel of the stated space.
+    """
+    program = build_program(build_graph(spec))
+    found = inspect_group(program, build_nest(program, tuple(range(len(program.operators)))))
+    if isinstance(found, Refusal):
+        raise InternalError(f"{spec.op} {spec.sizes} is not one kernel: {found.message}")
+    return found.workload

@@ -1,0 +1,211 @@
+"""Measured tables: one reader per set of columns, in one table; files are known by their columns, not their names."""
+
+import csv
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from fusesolve.errors import InputError
+from fusesolve.study.samples import Sample, Skipped, Spec, Table, Timing
+
+Row: TypeAlias = Mapping[str, str]
+Found: TypeAlias = Sample | Skipped
+
+MICROSECOND = 1e-6
+DTYPES = {"fp32": "f32", "fp16": "f16", "bf16": "bf16", "fp8": "f8e4m3", "float32": "f32", "float16": "f16"}
+WEIGHT_SETS = 6  # sets of weights that take turns in the graphs of the tensor-core GEMM tables
+VOCABULARY = 32_000  # rows of an embedding table that does not say
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reader:
+    """The columns that name a kind of table, and the samples of one of its rows."""
+
+    name: str
+    columns: frozenset[str]
+    read: Callable[[Row], Iterator[Found]]
+
+
+def read_table(path: Path) -> Table:
+    """The samples of a CSV file; InputError where it cannot be read, has no known columns or a bad number."""
+    try:
+        with path.open(newline="", encoding="utf-8") as stream:
+            rows = list(csv.DictReader(stream))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{path}: cannot read the table: {error}") from error
+    if not rows:
+        raise InputError(f"{path}: the table has no rows")
+    reader = find_reader(tuple(rows[0]))
+    if reader is None:
+        return _unread(path, rows)
+    samples: list[Sample] = []
+    skipped: list[Skipped] = []
+    for line, row in enumerate(rows, start=2):
+        try:
+            found = list(reader.read(row))
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(f"{path}, line {line}: not a row of a {reader.name} table ({error})") from error
+        samples += [item for item in found if isinstance(item, Sample)]
+        skipped += [item for item in found if isinstance(item, Skipped)]
+    return Table(file=path.name, samples=tuple(samples), skipped=tuple(skipped))
+
+
+def find_reader(columns: Sequence[str]) -> Reader | None:
+    """The reader whose columns are all there; of several the one with the most columns. None: no reader fits."""
+    fitting = [reader for reader in READERS if reader.columns <= set(columns)]
+    return max(fitting, key=lambda reader: len(reader.columns), default=None)
+
+
+def _unread(path: Path, rows: Sequence[Row]) -> Table:
+    device = next((key for key in ("gpu", "device", "chipset") if key in rows[0]), None)
+    why = f"no reader for a table with the columns {', '.join(str(key) for key in rows[0])}"
+    skipped = tuple(Skipped(row[device] if device else None, why) for row in rows)
+    return Table(file=path.name, samples=(), skipped=skipped)
+
+
+def _sizes(row: Row, *names: str) -> tuple[int, ...]:
+    return tuple(int(row[name]) for name in names)
+
+
+def _latency(row: Row, column: str = "latency_us") -> float:
+    seconds = float(row[column]) * MICROSECOND
+    if not seconds > 0:
+        raise ValueError(f"{column} is {row[column]}")
+    return seconds
+
+
+def _gemm(row: Row) -> Iterator[Found]:
+    """Tensor-core GEMM in CUDA graphs; fp8 rows hold two different calls, each with its own quantisation."""
+    m, n, k = _sizes(row, "m", "n", "k")
+    dtype = DTYPES[row["dtype"]]
+    product = Spec("matmul", dtype, (m, n, k))
+    if dtype != "f8e4m3":
+        yield Sample(device=row["gpu"], op=f"gemm {row['dtype']}", family="gemm", timing=Timing.GRAPH,
+                     kernels=(product,), latency=_latency(row), copies=WEIGHT_SETS)  # fmt: skip
+        return
+    for column, before in (("vllm_us", _by_token(m, k)), ("trtllm_us", _by_tensor(m, k))):
+        if row.get(column):
+            yield Sample(device=row["gpu"], op=f"quantise + gemm fp8 ({column[:-3]})", family=column, timing=Timing.GRAPH,
+                         kernels=(*before, product), latency=_latency(row, column), copies=WEIGHT_SETS)  # fmt: skip
+
+
+def _by_tensor(rows: int, cols: int) -> tuple[Spec, ...]:
+    """Quantisation by the largest magnitude of the tensor: find it, make the scale, scale."""
+    size = rows * cols
+    return Spec("largest", "bf16", (1, size)), Spec("mulu", "f32", (1, 1)), Spec("quantise", "bf16", (rows, cols))
+
+
+def _by_token(rows: int, cols: int) -> tuple[Spec, ...]:
+    return (Spec("token_quantise", "bf16", (rows, cols)),)
+
+
+def _attention(row: Row) -> Iterator[Found]:
+    sizes = (*_sizes(row, "batch", "q_len", "kv_len", "n_heads", "n_kv_heads", "head_dim"), int(row["causal"]))
+    yield Sample(device=row["gpu"], op=f"attention {row['phase']}", family=row["phase"], timing=Timing.GRAPH,
+                 kernels=(Spec("attention", DTYPES[row["dtype"]], sizes),), latency=_latency(row))  # fmt: skip
+
+
+def _bmm_graph(row: Row) -> Iterator[Found]:
+    yield Sample(device=row["gpu"], op=f"bmm {row['dtype']}", family="bmm", timing=Timing.GRAPH, latency=_latency(row),
+                 kernels=(Spec("bmm", DTYPES[row["dtype"]], _sizes(row, "batch", "m", "n", "k")),))  # fmt: skip
+
+
+def _quantise(row: Row) -> Iterator[Found]:
+    rows, cols = _sizes(row, "rows", "cols")
+    static = (Spec("quantise", "bf16", (rows, cols)),)
+    dynamic = _by_tensor(rows, cols) if row["framework"] == "trtllm" else _by_token(rows, cols)
+    for column, kernels in (("static_quant_us", static), ("dynamic_quant_us", dynamic)):
+        if row.get(column):
+            yield Sample(device=row["gpu"], op=f"{column[:-3]} ({row['framework']})", family=column, timing=Timing.GRAPH,
+                         kernels=kernels, latency=_latency(row, column))  # fmt: skip
+
+
+def _eager(row: Row, spec: Spec) -> Iterator[Found]:
+    yield Sample(device=row["gpu"], op=spec.op if spec.op != "matmul" else "linear", family=spec.op,
+                 timing=Timing.EAGER, kernels=(spec,), latency=_latency(row))  # fmt: skip
+
+
+def _eager_rows(row: Row) -> Iterator[Found]:
+    return _eager(row, Spec(row["op"], "f32", _sizes(row, "rows", "cols")))
+
+
+def _eager_contraction(row: Row) -> Iterator[Found]:
+    batch, m, n, k = _sizes(row, "batch", "m", "n", "k")
+    linear = row["op"] == "linear"
+    return _eager(row, Spec("matmul", "f32", (batch * m, n, k)) if linear else Spec("bmm", "f32", (batch, m, n, k)))
+
+
+def _eager_convolution(row: Row) -> Iterator[Found]:
+    sizes = _sizes(row, "batch", "c_in", "c_out", "kernel_size", "input_hw", "stride", "padding")
+    return _eager(row, Spec("conv2d", "f32", sizes))
+
+
+def _layer_spec(op: str, dtype: str, row: Row) -> tuple[Spec, ...]:
+    """The kernels of one operator of a language model's layer; () where the table does not say enough."""
+    rows, cols = _sizes(row, "rows", "cols")
+    if op in ("linear", "matmul"):
+        return (Spec("matmul", dtype, (rows, cols, int(float(row["k"])))),)
+    if op == "residual_add":
+        return (Spec("add", dtype, (rows, cols)),)
+    if op == "rope":
+        return (Spec("rope", dtype, (rows, cols + int(float(row.get("cols2") or 0)))),)
+    if op == "embedding":
+        return (Spec("embedding", dtype, (rows, cols, VOCABULARY)),)
+    if op == "rmsnorm_unfused_hf":
+        wide, narrow = (rows, cols), (rows, 1)
+        return (Spec("copy", "f32", wide), Spec("square", "f32", wide), Spec("mean", "f32", wide), Spec("addu", "f32", narrow),
+                Spec("rsqrt", "f32", narrow), Spec("scale", "f32", wide), Spec("copy", dtype, wide), Spec("scale", dtype, wide))  # fmt: skip
+    if op in ("silu_mul", "rmsnorm", "add_rmsnorm", "layernorm", "softmax", "gelu", "silu"):
+        return (Spec(op, dtype, (rows, cols)),)
+    return ()
+
+
+def _layer(row: Row, dtype: str, timing: Timing, resolution: float = 0.0) -> Iterator[Found]:
+    kernels = _layer_spec(row["op"], dtype, row)
+    if not kernels:
+        yield Skipped(row["gpu"], f"the kernels of the operator {row['op']} are not known")
+        return
+    yield Sample(device=row["gpu"], op=row["op"], family=row["op"], timing=timing, kernels=kernels,
+                 latency=_latency(row), resolution=resolution)  # fmt: skip
+
+
+def _profiled_layer(row: Row) -> Iterator[Found]:
+    return _layer(row, "f16", Timing.KERNEL, MICROSECOND)
+
+
+def _serving_layer(row: Row) -> Iterator[Found]:
+    return _layer(row, DTYPES[row["dtype"]], Timing.KERNEL)
+
+
+def _wall_clock(row: Row) -> Iterator[Found]:
+    return _layer(row, DTYPES[row["dtype"]], Timing.WALL)
+
+
+def _column_major(row: Row) -> Iterator[Found]:
+    """cuBLAS in column-major order: the transposed product of the row-major view."""
+    m, n, k = _sizes(row, "m", "n", "k")
+    yield Sample(device=row["gpu"], op=f"gemm {row['dtype']}", family="gemm", timing=Timing.QUEUED, latency=_latency(row),
+                 kernels=(Spec("matmul", DTYPES[row["dtype"]], (n, m, k)),), resolution=MICROSECOND)  # fmt: skip
+
+
+def _reader(name: str, columns: str, read: Callable[[Row], Iterator[Found]]) -> Reader:
+    return Reader(name=name, columns=frozenset(columns.split()), read=read)
+
+
+READERS: tuple[Reader, ...] = (
+    _reader("tensor-core GEMM", "gpu dtype m n k latency_us vllm_us trtllm_us", _gemm),
+    _reader("attention", "gpu phase dtype batch q_len kv_len n_heads n_kv_heads head_dim causal latency_us", _attention),
+    _reader("batched GEMM in a graph", "gpu op dtype batch m n k latency_us", _bmm_graph),
+    _reader("quantisation", "gpu framework rows cols static_quant_us dynamic_quant_us", _quantise),
+    _reader("eager elementwise", "gpu op rows cols latency_us", _eager_rows),
+    _reader("eager rows", "gpu op rows cols kernel grid_x block_x latency_us", _eager_rows),
+    _reader("eager contraction", "gpu op batch m n k kernel tile grid block latency_us", _eager_contraction),
+    _reader(
+        "eager convolution", "gpu batch c_in c_out kernel_size input_hw stride padding latency_us", _eager_convolution
+    ),
+    _reader("profiled layers", "gpu op rows cols k cols2 latency_us min_us max_us", _profiled_layer),
+    _reader("wall-clock operators", "gpu op dtype rows cols k latency_us", _wall_clock),
+    _reader("layers of a serving system", "gpu software model op dtype layer rows cols k latency_us", _serving_layer),
+    _reader("column-major GEMM", "gpu dtype m n k trans_a trans_b latency_us", _column_major),
+)
