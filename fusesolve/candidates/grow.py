@@ -15,7 +15,7 @@ from fusesolve.candidates.program import Operator, Program
 from fusesolve.legality import may_grow
 from fusesolve.ops.definition import OpKind
 
-SETS_PER_ROOT = 2000  # groups grown from one operator before the space is cut, and says so
+SETS_PER_ROOT = 4000  # groups grown from one operator before the space is cut, and says so
 HULL_LIMIT = 40  # operators between the two contractions of an attention
 
 

@@ -1,13 +1,13 @@
 """From a kernel space to prices: every workload once, None where the limits refuse every tiling, in whole ns."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fusesolve.candidates.loops import build_nest
 from fusesolve.candidates.program import Program
-from fusesolve.candidates.space import Space, inspect_group
+from fusesolve.candidates.space import Kernel, Space, inspect_group
 from fusesolve.cost import COST_MODELS
 from fusesolve.cost.table import PriceOptions, Prices, WorkloadTable
 from fusesolve.group import FusionGroup, Refusal, Workload
@@ -38,6 +38,59 @@ def price_workloads(workloads: Sequence[Workload], profile: HardwareProfile, opt
     """Prices of workloads, best legal tiling each."""
     table = WorkloadTable(workloads)
     return COST_MODELS[profile.kind](table, profile, options, lambda resources: allowed(resources, profile))
+
+
+def nanoseconds_of(
+    workloads: Sequence[Workload], profile: HardwareProfile, options: PriceOptions
+) -> tuple[int | None, ...]:
+    """Cost of each workload in whole ns, None where the limits refuse every tiling."""
+    return _nanoseconds(price_workloads(workloads, profile, options))
+
+
+def extend_priced(priced: Priced, groups: Sequence[FusionGroup]) -> tuple[Priced, tuple[Kernel, ...]]:
+    """The priced space with these groups added as kernels, and the kernel of each group.
+
+    A group that the space already has (same members and writes) keeps its kernel there.
+    """
+    space = priced.space
+    known = {(kernel.members, kernel.writes): kernel for kernel in space.kernels}
+    fresh = {(g.members, g.writes): g for g in groups if (g.members, g.writes) not in known}
+    start = len(space.workloads)
+    for place, (key, group) in enumerate(fresh.items()):
+        full = {w for m in group.members for w in space.program.operators[m].writes if _outside(space, w, group)}
+        known[key] = Kernel(
+            members=group.members, reads=group.reads, writes=group.writes, full=full <= set(group.writes),
+            unique=start + place,
+        )  # fmt: skip
+    kernels = tuple(known[g.members, g.writes] for g in groups)
+    if not fresh:
+        return priced, kernels
+    prices = _join(priced.prices, price_workloads([g.workload for g in fresh.values()], priced.profile, priced.options))
+    extended = replace(
+        space, kernels=tuple(known.values()),
+        workloads=(*space.workloads, *(g.workload for g in fresh.values())),
+        templates=(*space.templates, *(g.template for g in fresh.values())),
+    )  # fmt: skip
+    return replace(priced, space=extended, prices=prices, cost_ns=_nanoseconds(prices)), kernels
+
+
+def _outside(space: Space, value: int, group: FusionGroup) -> bool:
+    storage = space.program.storage[value]
+    return storage.required or not set(group.members).issuperset(storage.readers)
+
+
+def _join(first: Prices, second: Prices) -> Prices:
+    """Two tables of prices, one under the other."""
+
+    def stack(left: Mapping[str, np.ndarray], right: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return {name: np.concatenate((column, right[name])) for name, column in left.items()}
+
+    return Prices(
+        latency=np.concatenate((first.latency, second.latency)),
+        implementation=np.concatenate((first.implementation, second.implementation)),
+        tiling=stack(first.tiling, second.tiling), resources=stack(first.resources, second.resources),
+        terms=stack(first.terms, second.terms), tilings=first.tilings + second.tilings,
+    )  # fmt: skip
 
 
 def _nanoseconds(prices: Prices) -> tuple[int | None, ...]:
