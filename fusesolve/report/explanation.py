@@ -59,5 +59,5 @@ def _facts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _signed(delta_ns: int) -> str:
     if delta_ns == 0:
-        return "same"
+        return "-"
     return f"{'+' if delta_ns > 0 else '-'}{format_seconds(abs(delta_ns) / 1e9)}"
