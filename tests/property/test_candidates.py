@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fusesolve.builder import GraphBuilder
+from fusesolve.candidates.grow import chain_units
 from fusesolve.candidates.loops import build_nest
 from fusesolve.candidates.program import build_program
 from fusesolve.candidates.space import _Enumerator, enumerate_kernels, inspect_group
@@ -29,6 +30,11 @@ def legal_groups(program) -> dict[tuple[int, ...], FusionGroup]:
     every = connected_convex_sets(program)
     judged = {members: inspect_group(program, build_nest(program, members)) for members in every}
     return {members: group for members, group in judged.items() if isinstance(group, FusionGroup)}
+
+
+def every_operator(program) -> frozenset[int]:
+    """All operators apart: no chain of elementwise operators is kept whole."""
+    return frozenset(range(len(program.operators)))
 
 
 def reachable_sets(program) -> set[tuple[int, ...]]:
@@ -69,7 +75,8 @@ def test_every_kernel_is_connected_convex_and_legal(graph, recompute):
 @given(MIXED)
 def test_growth_finds_every_legal_set_that_growable_sets_lead_to(graph):
     program = build_program(graph)
-    found = [kernel.members for kernel in enumerate_kernels(program, recompute=False).kernels]
+    space = enumerate_kernels(program, recompute=False, separable=every_operator(program))
+    found = [kernel.members for kernel in space.kernels]
     assert len(found) == len(set(found))
     legal = set(legal_groups(program))
     assert set(found) <= legal
@@ -77,11 +84,19 @@ def test_growth_finds_every_legal_set_that_growable_sets_lead_to(graph):
 
 
 @MANY
-@given(graphs(kinds=CONTRACTIONS))
-def test_growth_misses_nothing_between_contractions_and_reductions(graph):
+@given(MIXED)
+def test_chains_only_leave_out_sets_that_cut_a_chain(graph):
+    """Kept whole: every set of the finer space that is a union of whole chains, and each operator alone."""
     program = build_program(graph)
+    finer = enumerate_kernels(program, recompute=False, separable=every_operator(program))
+    units = set(chain_units(program, frozenset()))
+    whole = {
+        kernel.members
+        for kernel in finer.kernels
+        if all(set(unit) <= set(kernel.members) or not set(unit) & set(kernel.members) for unit in units)
+    }
     found = {kernel.members for kernel in enumerate_kernels(program, recompute=False).kernels}
-    assert found == set(legal_groups(program))
+    assert found == whole | {k.members for k in finer.kernels if len(k.members) == 1}
 
 
 @MANY
@@ -148,7 +163,7 @@ def described(space) -> list[tuple]:
 @given(MIXES.flatmap(lambda kinds: graphs(most=7, kinds=kinds)), RECOMPUTE)
 def test_the_memo_changes_the_work_and_not_the_kernels(graph, recompute):
     program = build_program(two_copies(graph))
-    plain = _Enumerator(program, recompute)
+    plain = _Enumerator(program, recompute, frozenset(), lambda: False)
     plain.memo = _Forgetful()
     without, with_memo = plain.run(), enumerate_kernels(program, recompute=recompute)
     assert described(with_memo) == described(without)
