@@ -99,6 +99,7 @@ class Workload:
     b_bytes: int = 0
     weight_bytes: int = 0  # part of read_bytes that is weights of the model
     plain: int = 0  # 1: a contraction that a library call does alone
+    causal: int = 0  # attention: 1 where the library call skips the keys behind each query
     linear_tail: int = 1  # attention: what lies between softmax and the second contraction is linear
     double: int = 0  # 1: arithmetic in f64
 

@@ -4,6 +4,7 @@ One `Spec` is one kernel: its graph goes through `build_program` and `inspect_gr
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import TypeAlias
 
@@ -192,12 +193,33 @@ def build_graph(spec: Spec) -> Graph:
 
 @lru_cache(maxsize=200_000)
 def workload_of(spec: Spec) -> Workload:
-    """The workload of the operator as one kernel; what a graph cannot say of a library's kernel is added.
+    """The workload of the operator as one kernel.
 
     InternalError where the operator is not one kernel of the stated space.
     """
+    if spec.op == "attention" and 1 in spec.sizes[1:3]:
+        return _thin_attention(spec)
     program = build_program(build_graph(spec))
     found = inspect_group(program, build_nest(program, tuple(range(len(program.operators)))))
     if isinstance(found, Refusal):
         raise InternalError(f"{spec.op} {spec.sizes} is not one kernel: {found.message}")
-    return found.workload
+    return _causal(spec, found.workload)
+
+
+def _causal(spec: Spec, workload: Workload) -> Workload:
+    """A library's attention skips the keys behind each query: no graph says so, the call does."""
+    return replace(workload, causal=1) if spec.op == "attention" and spec.sizes[-1] and spec.sizes[1] > 1 else workload
+
+
+def _thin_attention(spec: Spec) -> Workload:
+    """Attention of one query or one key: a loop of one iteration is no loop of a graph, so two are halved."""
+    batch, queries, keys, heads, groups, width, _ = spec.sizes
+    wide = workload_of(Spec("attention", spec.dtype, (batch, max(2, queries), max(2, keys), heads, groups, width, 0)))
+    size = wide.operand_bytes
+    rows, pairs = batch * heads * queries * width * size, 2 * batch * groups * keys * width * size
+    share = queries / max(2, queries) * keys / max(2, keys)
+    return replace(
+        wide, m=wide.m * queries // max(2, queries), n=keys, mma=wide.mma * share, fma=wide.fma * share,
+        alu=wide.alu * share, sfu=wide.sfu * share, read_bytes=rows + pairs, write_bytes=rows, a_bytes=rows,
+        b_bytes=pairs // 2, footprint_bytes=2 * rows + pairs,
+    )  # fmt: skip
