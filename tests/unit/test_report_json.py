@@ -48,7 +48,9 @@ def test_text_ends_with_one_newline_keeps_the_order_and_is_ascii():
     assert json.loads(text) == {"b": 1, "a": "µs"}
 
 
-@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf"), {1, 2}, object()], ids=["nan", "inf", "-inf", "set", "object"])
+@pytest.mark.parametrize(
+    "bad", [float("nan"), float("inf"), -float("inf"), {1, 2}, object()], ids=["nan", "inf", "-inf", "set", "object"]
+)
 def test_what_json_cannot_hold_is_a_bug_not_a_file(bad):
     with pytest.raises(InternalError, match="cannot be written as JSON"):
         format_json({"x": [bad]})
