@@ -17,9 +17,9 @@ LAYERS: dict[str, int] = {
     "ops": 2, "builder": 2, "decompose": 2, "verify": 2, "reference": 2,
     "importers": 3, "hardware_yaml": 3, "legality": 3, "cost": 3,
     "candidates": 4, "solve": 4, "detect": 4,
-    "codegen": 5, "validate": 5,
-    "pipeline": 6, "explanation": 6,
-    "study": 7, "peers": 7,
+    "codegen": 5, "validate": 5, "strategies": 5,
+    "pipeline": 6, "explanation": 6, "peers": 6,
+    "study": 7, "comparison": 7, "difference": 7,
     "report": 8,
     "cli": 9, "__init__": 9, "__main__": 10,
 }  # fmt: skip

@@ -1,0 +1,102 @@
+"""Following a policy: its groups become a plan, solved only where a group is no kernel."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from fusesolve.candidates.space import Kernel
+from fusesolve.errors import InputError, InternalError
+from fusesolve.pipeline.columns import ColumnSet, make_problem
+from fusesolve.pipeline.planning import Planning
+from fusesolve.solve import Limits, SolveResult, Status, check_solution, solve
+from fusesolve.solve.order import order_columns
+from fusesolve.strategies import POLICIES, Context, Illegal, Members, Realised, realise
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Followed:
+    """A partition with a price: the columns, the chosen ones, and the groups that are no kernels.
+
+    `planning` holds the space with the partition's own kernels in it. `groups`: how many the partition has.
+    """
+
+    planning: Planning
+    columns: ColumnSet
+    result: SolveResult
+    illegal: tuple[Illegal, ...]
+    groups: int
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """The kernels of the plan in execution order."""
+        return tuple(self.columns.kernels[i] for i in self.result.selected)
+
+
+def follow_policy(planning: Planning, name: str, context: Context | None = None) -> Followed:
+    """The plan of a policy (a key of POLICIES); InputError where pins are asked of it, which it cannot honour."""
+    if planning.options.together or planning.options.apart:
+        raise InputError(f"strategy {name} follows its own rules and takes no pins; use cpsat or greedy")
+    found = context or Context(planning.priced)
+    return follow_groups(planning, POLICIES[name](found), found)
+
+
+def follow_groups(planning: Planning, groups: Sequence[Members], context: Context | None = None) -> Followed:
+    """The plan of given groups (ascending operator numbers; every operator in at least one).
+
+    Where all of them are kernels there is nothing to choose. A group that is no kernel, or that waits for another one
+    in a circle, is replaced by the cheapest kernels inside it.
+    """
+    found = context or Context(planning.priced)
+    realised = realise(found, groups)
+    if not realised.illegal:
+        columns = _columns(planning, realised)
+        order = order_columns(columns.problem.columns, range(len(columns.kernels)))
+        if not order.stuck:
+            return _followed(planning, realised, columns, _as_given(planning, columns, order.done), len(groups))
+        stuck = {columns.kernels[i].members for i in order.stuck}
+        waiting = frozenset(place for place, members in enumerate(groups) if members in stuck)
+        realised = realise(found, groups, split=waiting)
+    columns = _columns(planning, realised)
+    return _followed(planning, realised, columns, _cheapest(planning, columns), len(groups))
+
+
+def _columns(planning: Planning, realised: Realised) -> ColumnSet:
+    kernels = dict.fromkeys((*realised.whole, *realised.parts))
+    return make_problem(
+        realised.priced, tuple(kernels), recompute=True, max_kernels=planning.options.max_kernels
+    )
+
+
+def _as_given(planning: Planning, columns: ColumnSet, order: Sequence[int]) -> SolveResult:
+    """The partition itself, if it is not above the limit on kernels."""
+    limit = columns.problem.max_kernels
+    if limit is not None and len(order) > limit:
+        line = f"the partition has {len(order)} kernels, --max-kernels allows {limit}"
+        return SolveResult(
+            status=Status.NO_SOLUTION, selected=(), objective=None, bound=None, seconds={}, stats={}, conflicts=(line,)
+        )
+    return SolveResult(
+        status=Status.FEASIBLE, selected=tuple(order), bound=None, seconds={}, stats={},
+        objective=sum(columns.problem.columns[i].cost for i in order),
+    )  # fmt: skip
+
+
+def _cheapest(planning: Planning, columns: ColumnSet) -> SolveResult:
+    limits = Limits(
+        time_s=planning.clock.left(), work=planning.options.work_limit, workers=planning.workers,
+        seed=planning.options.seed,
+    )  # fmt: skip
+    result = solve(columns.problem, strategy="cpsat", limits=limits)
+    status = Status.FEASIBLE if result.objective is not None else result.status
+    return replace(result, status=status, bound=None)
+
+
+def _followed(
+    planning: Planning, realised: Realised, columns: ColumnSet, result: SolveResult, groups: int
+) -> Followed:
+    faults = check_solution(columns.problem, result)
+    if faults:
+        raise InternalError(f"the plan of a partition fails the checker: {faults[0]}")
+    return Followed(
+        planning=replace(planning, priced=realised.priced), columns=columns, result=result, illegal=realised.illegal,
+        groups=groups,
+    )  # fmt: skip

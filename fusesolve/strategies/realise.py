@@ -1,0 +1,159 @@
+"""From groups to kernels: each group as one kernel where it is one, as its own sub-plans where it is not."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from fusesolve.candidates.grow import chain_units
+from fusesolve.candidates.pricing import Priced, extend_priced
+from fusesolve.candidates.program import Program, build_program
+from fusesolve.candidates.space import Kernel, enumerate_kernels
+from fusesolve.graph import Graph
+from fusesolve.group import FusionGroup, Refusal
+from fusesolve.legality import LIMIT_RULES
+from fusesolve.ops import OPS
+from fusesolve.ops.definition import OpKind
+from fusesolve.strategies.context import Context, Members
+
+_LIMITS = frozenset({rule.name for rule in LIMIT_RULES} | {"no-tiling"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Illegal:
+    """A group that is no kernel: its place in the partition, its operators, and the rule with its message."""
+
+    group: int
+    members: Members
+    rule: str
+    message: str
+
+    @property
+    def breaks_limit(self) -> bool:
+        """True where the profile's limits refuse it, False where it is no kernel of the space."""
+        return self.rule in _LIMITS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Realised:
+    """A partition as kernels of `priced` (the space, with the partition's kernels added).
+
+    `whole`: one kernel a legal group. `parts`: kernels inside illegal groups, from which a solver chooses.
+    """
+
+    priced: Priced
+    whole: tuple[Kernel, ...]
+    parts: tuple[Kernel, ...]
+    illegal: tuple[Illegal, ...]
+
+
+def realise(context: Context, groups: Sequence[Members], *, split: frozenset[int] = frozenset()) -> Realised:
+    """Price the groups of a partition; an operator may be in several of them.
+
+    A value that other groups need is written by the smallest group that holds its producer; a group that then has
+    nothing to write is left out. The groups in `split` (places) are taken apart although they are kernels: they wait
+    for each other.
+    """
+    writes = _assign_writes(context, groups)
+    legal: list[FusionGroup] = []
+    illegal: list[Illegal] = []
+    for place, members in enumerate(groups):
+        if not writes[place]:
+            continue
+        found = _verdict(context, members, writes[place], waits=place in split)
+        if isinstance(found, Refusal):
+            illegal.append(Illegal(group=place, members=members, rule=found.rule, message=found.message))
+        else:
+            legal.append(found)
+    parts = [part for item in illegal for part in _parts(context, item.members)]
+    priced, kernels = extend_priced(context.priced, [*legal, *dict.fromkeys(parts)])
+    cut = len(legal)
+    inside = [kernel for item in illegal for kernel in _in_space(context, item.members)]
+    return Realised(
+        priced=priced, whole=tuple(dict.fromkeys(kernels[:cut])),
+        parts=tuple(dict.fromkeys((*inside, *kernels[cut:]))), illegal=tuple(illegal),
+    )  # fmt: skip
+
+
+def _verdict(context: Context, members: Members, writes: frozenset[int], *, waits: bool) -> FusionGroup | Refusal:
+    found = context.judge(members, writes)
+    if isinstance(found, Refusal):
+        return found
+    if waits:
+        return Refusal(
+            rule="acyclic", message="the group and another one wait for each other's results",
+            lever="split one of the two",
+        )  # fmt: skip
+    return context.limits(found) or found
+
+
+def _assign_writes(context: Context, groups: Sequence[Members]) -> list[frozenset[int]]:
+    """What each group must write: each value that is needed elsewhere, by the smallest group that makes it."""
+    holders: dict[int, list[int]] = {}
+    inside = [set(members) for members in groups]
+    for place, members in enumerate(groups):
+        for member in members:
+            holders.setdefault(member, []).append(place)
+    found: list[set[int]] = [set() for _ in groups]
+    for producer, places in holders.items():
+        home = min(places, key=lambda place: (len(groups[place]), place))
+        for value in context.operators[producer].writes:
+            storage = context.program.storage[value]
+            if storage.required or any(
+                producer not in inside[place] for reader in storage.readers for place in holders.get(reader, ())
+            ):
+                found[home].add(value)
+    return [frozenset(values) for values in found]
+
+
+def _in_space(context: Context, members: Members) -> Iterator[Kernel]:
+    """Kernels of the space that lie inside the group."""
+    inside = set(members)
+    return (k for k in context.priced.space.kernels if inside.issuperset(k.members))
+
+
+def _parts(context: Context, members: Members) -> Iterator[FusionGroup]:
+    """Kernels inside the group that the space lacks because a chain that it keeps whole leaves the group."""
+    inside = set(members)
+    units = chain_units(context.program, frozenset())
+    if all(inside.issuperset(units[m]) for m in members):
+        return
+    part = build_program(_part_graph(context.program, members))
+    number = {context.name(m): m for m in members}
+    storage = {s.value: s.index for s in context.program.storage}
+    for kernel in enumerate_kernels(part, recompute=True).kernels:
+        names = (part.graph.nodes[part.operators[m].node].name for m in kernel.members)
+        found = context.judge(
+            tuple(sorted(number[name] for name in names)),
+            frozenset(storage[part.storage[w].value] for w in kernel.writes),
+        )
+        if isinstance(found, FusionGroup):
+            yield found
+
+
+def _part_graph(program: Program, members: Members) -> Graph:
+    """The operators of a group as a graph of their own, with the views that they read through."""
+    graph = program.graph
+    inside = {program.operators[m].node for m in members}
+    wanted = set(inside)
+    stack = sorted(inside)
+    while stack:
+        for name in graph.nodes[stack.pop()].reads:
+            made = graph.producer.get(name)
+            if made is not None and made not in wanted and OPS[graph.nodes[made].op].kind is OpKind.VIEW:
+                wanted.add(made)
+                stack.append(made)
+    nodes = tuple(graph.nodes[i] for i in sorted(wanted))
+    made_here = {name for node in nodes for name in node.outputs}
+    read = dict.fromkeys(name for node in nodes for name in node.reads if name not in made_here)
+    written = (w for m in members for w in program.operators[m].writes if _leaves(program, w, members))
+    needed = {program.storage[w].value for w in written}
+    weights = set(graph.weights)
+    return replace(
+        graph, nodes=nodes, inputs=tuple(n for n in read if n not in weights),
+        weights=tuple(n for n in read if n in weights), outputs=tuple(sorted(needed)),
+        values={name: graph.values[name] for name in (*read, *made_here)},
+    )  # fmt: skip
+
+
+def _leaves(program: Program, value: int, members: Members) -> bool:
+    storage = program.storage[value]
+    return storage.required or not set(members).issuperset(storage.readers)
