@@ -35,7 +35,7 @@ def test_bytes_and_arithmetic_overlap_tile_by_tile():
 
 
 def test_small_kernels_hide_little():
-    """100 kB in and out: 20 us of DMA. In one tile 10 us of arithmetic come on top; without it 2 us in the scratchpad."""
+    """100 kB in and out: 20 us of DMA, then 10 us of arithmetic in one tile; without it 2 us of scratchpad."""
     item = workload(
         Template.POINTWISE, inner=1000, read_bytes=100_000, write_bytes=100_000, footprint_bytes=200_000, fma=640_000.0,
         full_reads=1, full_writes=1, arrays=2,
