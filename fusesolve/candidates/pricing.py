@@ -48,9 +48,10 @@ def nanoseconds_of(
 
 
 def extend_priced(priced: Priced, groups: Sequence[FusionGroup]) -> tuple[Priced, tuple[Kernel, ...]]:
-    """The priced space with these groups added as kernels, and the kernel of each group.
+    """Prices of the space with those of these groups below them, and the kernel of each group.
 
-    A group that the space already has (same members and writes) keeps its kernel there.
+    A group that the space already has (same members and writes) keeps its kernel there. The space itself, its list of
+    kernels, stays what it is: the groups are beside it.
     """
     space = priced.space
     known = {(kernel.members, kernel.writes): kernel for kernel in space.kernels}
@@ -67,7 +68,7 @@ def extend_priced(priced: Priced, groups: Sequence[FusionGroup]) -> tuple[Priced
         return priced, kernels
     prices = _join(priced.prices, price_workloads([g.workload for g in fresh.values()], priced.profile, priced.options))
     extended = replace(
-        space, kernels=tuple(known.values()),
+        space,
         workloads=(*space.workloads, *(g.workload for g in fresh.values())),
         templates=(*space.templates, *(g.template for g in fresh.values())),
     )  # fmt: skip

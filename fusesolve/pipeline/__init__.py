@@ -12,8 +12,10 @@ from fusesolve.pipeline.assemble import assemble
 from fusesolve.pipeline.devices import fit_dtypes
 from fusesolve.pipeline.options import Bindings, Event, PlanOptions, Report
 from fusesolve.pipeline.planning import Clock, Planning, prepare
+from fusesolve.pipeline.policy import check_strategy, follow_policy
 from fusesolve.plan import Plan
 from fusesolve.solve import SolveResult, Status
+from fusesolve.strategies import POLICIES
 
 __all__ = ["Event", "PlanOptions", "Planning", "begin", "plan"]
 
@@ -66,6 +68,7 @@ def begin(
     `separable`: operators that may be asked apart later, and so are not kept in chains.
     """
     options.check()
+    check_strategy(options.strategy)
     clock = Clock(limit=time_limit)
     profile = load_profile(hardware) if isinstance(hardware, str) else hardware
     since = time.monotonic()
@@ -84,7 +87,11 @@ def begin(
 def finish(planning: Planning) -> Plan:
     """Solve and assemble."""
     since = time.monotonic()
-    columns, result = planning.solve()
+    if planning.options.strategy in POLICIES:
+        followed = follow_policy(planning, planning.options.strategy)
+        planning, columns, result = followed.planning, followed.columns, followed.result
+    else:
+        columns, result = planning.solve()
     planning.clock.lap("solve", since)
     _ = planning.unfused  # solved (and timed) before the plan is assembled
     planning.clock.lap("total", planning.clock.started)

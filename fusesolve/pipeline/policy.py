@@ -7,9 +7,17 @@ from fusesolve.candidates.space import Kernel
 from fusesolve.errors import InputError, InternalError
 from fusesolve.pipeline.columns import ColumnSet, make_problem
 from fusesolve.pipeline.planning import Planning
-from fusesolve.solve import Limits, SolveResult, Status, check_solution, solve
+from fusesolve.solve import STRATEGIES, Limits, SolveResult, Status, check_solution, solve
 from fusesolve.solve.order import order_columns
 from fusesolve.strategies import POLICIES, Context, Illegal, Members, Realised, realise
+
+STRATEGY_NAMES: tuple[str, ...] = (*STRATEGIES, *POLICIES)
+
+
+def check_strategy(name: str) -> None:
+    """Raise InputError where `name` is no strategy."""
+    if name not in STRATEGY_NAMES:
+        raise InputError(f"no strategy {name!r}; choose one of {', '.join(STRATEGY_NAMES)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,9 +22,9 @@ def fuse_pairs(context: Context) -> list[Members]:
     Lowering: pointwise results are computed inside their readers; a buffer is made for outputs, reductions, operands
     and results of library calls (contractions, windows, opaque operators), for a value with several users that reads
     more than REALIZE_READS buffers or has more than REALIZE_OPS operators, and above ACCUMULATED_READS reads.
-    Scheduler: up to ROUNDS rounds; pairs of nodes that share a buffer, at most WINDOW apart, in order of (same kind, bytes shared,
-    nearness), fused where sizes agree, no cycle arises and the result has at most FUSION_SIZE operators. Rules read in
-    torch 2.13.0, `_inductor/scheduler.py`, `choices.py`, `ir.py`, `config.py`. Left out: templates and their epilogue
+    Scheduler: up to ROUNDS rounds; pairs of nodes that share a buffer, at most WINDOW apart, in order of (same kind,
+    bytes shared, nearness), fused where sizes agree, no cycle arises and the result has at most FUSION_SIZE operators.
+    Rules read in torch 2.13.0, `_inductor/scheduler.py`, `choices.py`, `ir.py`, `config.py`. Left out: templates and their epilogue
     rule (off by default), mix-order reductions, combo kernels (off), the reorder round after the last one.
     """
     nodes = _Lowering(context).nodes()
