@@ -6,7 +6,6 @@
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-
 from fusesolve.cost import gpu, npu
 from fusesolve.cost.table import Allowed, PriceOptions, Prices, WorkloadTable
 from fusesolve.hardware import HardwareProfile

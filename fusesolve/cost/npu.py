@@ -47,7 +47,8 @@ class _Engine:
         self.sfu = vector(pipes.sfu, 1.0) if pipes.sfu is not None else self.fma / 16.0
         rates = [per_clock(compute.tensor, name) or 0.0 for name in TENSOR_TYPES]
         self.mma = np.array(rates) * scale
-        self.dram = min(memory.dram.sustained, profile.dma.bandwidth) if profile.dma is not None else memory.dram.sustained
+        dma = profile.dma
+        self.dram = memory.dram.sustained if dma is None else min(memory.dram.sustained, dma.bandwidth)
         self.scratch = float(memory.shared.per_unit * compute.units) if memory.shared is not None else _cache(profile)
         self.scratch_rate = memory.shared.bytes_per_clock * scale if memory.shared is not None else 4.0 * self.dram
         self.dma_latency = profile.dma.latency if profile.dma is not None else memory.dram.latency
@@ -107,7 +108,7 @@ def _cache(profile: HardwareProfile) -> float:
 
 
 def _combine(terms: Columns, off: frozenset[str]) -> Array:
-    """dispatch + DMA set-up + max(bytes, compute) + the part of the first and last tile that nothing overlaps.
+    """Dispatch + DMA set-up + max(bytes, compute) + the part of the first and last tile that nothing overlaps.
 
     `floor` is the DMA time of one tile: it is exposed in full for one tile, and shrinks as tiles get smaller.
     """

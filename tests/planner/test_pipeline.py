@@ -95,8 +95,8 @@ def test_max_memory_below_the_peak_gives_no_plan():
 
 @pytest.mark.parametrize(
     ("options", "word"),
-    [({"launch": "never"}, "launch"), ({"implementation": "magic"}, "implementation"), ({"max_kernels": 0}, "max_kernels"),
-     ({"together": (("a",),)}, "together"), ({"apart": (("a", "nobody"),)}, "nobody"), ({"strategy": "luck"}, "luck")],
+    [({"launch": "never"}, "launch"), ({"implementation": "magic"}, "implementation"),
+     ({"max_kernels": 0}, "max_kernels"), ({"together": (("a",),)}, "together"), ({"apart": (("a", "nobody"),)}, "nobody"), ({"strategy": "luck"}, "luck")],
 )  # fmt: skip
 def test_bad_options_name_themselves(options, word):
     with pytest.raises(InputError, match=word):
@@ -135,7 +135,8 @@ def test_integer_engines_refuse_floats_and_take_them_as_integers():
 def _digest(graph: str, profile: str, seed: str, workers: int) -> str:
     code = (
         "import json, sys; from fusesolve import plan; "
-        f"d = plan({graph!r}, {profile!r}, workers={workers}).to_dict(); d.pop('seconds'); sys.stdout.write(json.dumps(d))"
+        f"d = plan({graph!r}, {profile!r}, workers={workers}).to_dict(); "
+        "d.pop('seconds'); sys.stdout.write(json.dumps(d))"
     )
     env = {**os.environ, "PYTHONHASHSEED": seed}
     text = subprocess.run(

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-
 from fusesolve.cost.gpu import attention, contraction, opaque, pointwise, rows
 from fusesolve.cost.gpu import terms as shared_terms
 from fusesolve.cost.gpu.device import Device, read_device

@@ -1,8 +1,8 @@
 """Attention: two contractions around an online softmax, keys streamed past a tile of query rows.
 
-Structure from public FlashAttention latencies (prefill within 8 %, decode within 6 %): tiles of queries and keys, a cost
-per block for loading queries and writing results, exponentials that the tensor pipe does not hide, splits over keys
-where there are too few query tiles (decode).
+Structure from public FlashAttention latencies (prefill within 8 %, decode within 6 %): tiles of queries and keys, a
+cost per block for loading queries and writing results, exponentials that the tensor pipe does not hide, splits over
+keys where there are too few query tiles (decode).
 """
 
 import numpy as np
@@ -57,15 +57,18 @@ def _terms(
 ) -> dict[str, Array]:  # fmt: skip
     units = float(device.units)
     queries, keys = tile["tile_m"], tile["tile_n"]
-    share = device.constant("attention_efficiency", 0.9) * (1.0 if library else device.constant("generated_share", 0.95))
+    share = device.constant("attention_efficiency", 0.9)
+    share *= 1.0 if library else device.constant("generated_share", 0.95)
     rate = peak_rate(device, w) * share / units
     steps = np.ceil(w["n"] / tile["split"] / keys)
     first = np.where(tile["mode"] > 1, 2.0, 1.0)
     filled = np.clip(w["n"] / tile["split"] / keys, 0.25, 1.0)
     mma = 2.0 * queries * keys * (first * inner + head) / rate * filled
     points = np.maximum(w["batch"] * w["m"] * w["n"], 1.0)
-    sfu = w["sfu"] / points * queries * keys / (device.sfu / units) * device.constant("attention_exponential", 0.8) * first * filled
-    fma = w["fma"] / points * queries * keys / (device.fma / units) * first * filled
+    scores = queries * keys * first * filled
+    exposed = device.constant("attention_exponential", 0.8)
+    sfu = w["sfu"] / points * scores / (device.sfu / units) * exposed
+    fma = w["fma"] / points * scores / (device.fma / units)
     fixed = device.constant("attention_block", 2.4e-6)
     rounds = t.waves(res["blocks"], np.full_like(res["blocks"], units))
     lone = device.constant("attention_step", 0.5e-6) * keys / 128.0
@@ -75,7 +78,8 @@ def _terms(
     return streams | {
         "tensor": rounds * steps * step_time, "sfu": rounds * steps * sfu, "fma": rounds * steps * fma,
         "prologue": rounds * steps * _prologue(device, w, keys, inner + head),
-        "floor": np.full_like(mma, device.gemm_floor), "latency": rounds * fixed + np.zeros_like(mma), "split": combining + np.zeros_like(mma),
+        "floor": np.full_like(mma, device.gemm_floor), "latency": rounds * fixed + np.zeros_like(mma),
+        "split": combining + np.zeros_like(mma),
     }  # fmt: skip
 
 

@@ -1,8 +1,8 @@
 """Contractions: one matmul or convolution (as implicit GEMM) with prologue and epilogue, by library or generated.
 
-The structure (tiles, pipeline latency per k-step, output drain, waves with a smoothed tail, split-K at a price, p-norm of
-compute and memory) was fitted on public GEMM latencies: mean error 5 % on H100 and H200, 8 % on A100 (bf16). The tile is
-the one that the model finds fastest, as a library's heuristic would.
+The structure (tiles, pipeline latency per k-step, output drain, waves with a smoothed tail, split-K at a price, p-norm
+of compute and memory) was fitted on public GEMM latencies: mean error 5 % on H100 and H200, 8 % on A100 (bf16). The
+tile is the one that the model finds fastest, as a library's heuristic would.
 """
 
 from collections.abc import Callable
@@ -40,7 +40,8 @@ def on_tensor_pipe(device: Device, w: Columns) -> Array:
     tensor = device.profile.compute.tensor
     alignment = float(tensor.alignment or 16) if tensor is not None else 16.0
     aligned = (w["k"] * w["operand_bytes"]) % alignment == 0
-    return (rate > 0) & aligned
+    eligible: Array = (rate > 0) & aligned
+    return eligible
 
 
 def peak_rate(device: Device, w: Columns) -> Array:
@@ -82,7 +83,8 @@ def _registers(w: Columns, tile: Columns, threads: Array, tensor: Array) -> Arra
 def _code(w: Columns, tile: Columns, threads: Array) -> Array:
     """Code bytes; notes: an 8x8 matmul is 9.7 KB, with residual 16 KB, with an inlined gelu 39 KB."""
     per_thread = np.minimum(tile["tile_m"] * tile["tile_n"] / threads, 64.0)
-    epilogue = per_thread * (t.INSTRUCTION_CODE * w["instructions"] + t.LOAD_CODE * np.maximum(w["full_reads"] - 2.0, 0.0))
+    loads = np.maximum(w["full_reads"] - 2.0, 0.0)
+    epilogue = per_thread * (t.INSTRUCTION_CODE * w["instructions"] + t.LOAD_CODE * loads)
     return 3000.0 + 110.0 * per_thread + epilogue
 
 
@@ -128,7 +130,8 @@ def _terms(
     split = np.where(tile["split"] > 1, device.constant("gemm_split", 3.0e-6), 0.0)
     return streams | {
         "tensor": np.where(tensor, only_mma, 0.0), "fma": np.where(tensor, 0.0, only_mma),
-        "floor": np.full_like(busy, device.gemm_floor), "latency": np.maximum(busy - only_mma, 0.0), "split": split + np.zeros_like(busy),
+        "floor": np.full_like(busy, device.gemm_floor), "latency": np.maximum(busy - only_mma, 0.0),
+        "split": split + np.zeros_like(busy),
         "staging": w["staged_bytes"] * device.constant("staging_share", 0.15) / device.stream + np.zeros_like(busy),
     }  # fmt: skip
 

@@ -29,7 +29,8 @@ def register_demand(w: Columns, per_thread: Array) -> Array:
     held = (per_thread - 1.0) * np.maximum(w["full_reads"], w["full_writes"]) * half + w["live"]
     peak = np.maximum(np.maximum(loads + w["live"] - w["full_reads"] - w["row_reads"], held), per_thread * half)
     scratch = w["scratch"] * (1.0 + 0.25 * (per_thread - 1.0))
-    return 8.6 + 1.19 * np.minimum(peak, 20.0) + 0.52 * np.maximum(peak - 20.0, 0.0) + 1.22 * scratch + 0.84 * w["full_writes"]
+    values = 1.19 * np.minimum(peak, 20.0) + 0.52 * np.maximum(peak - 20.0, 0.0)
+    return 8.6 + values + 1.22 * scratch + 0.84 * w["full_writes"]
 
 
 def evaluate(device: Device, w: Columns, tile: Columns) -> tuple[dict[str, Array], dict[str, Array]]:

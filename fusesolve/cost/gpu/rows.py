@@ -1,7 +1,7 @@
 """Reductions: rows (reduced axes innermost) and strips of columns (any other axes).
 
-`lanes` threads share one row; a block has `rows` of them. A row is held in registers, held in shared memory, or read
-again on each further pass; a reduction of one pass can be split over blocks.
+`lanes` threads share one row; a block has `rows` of them. A row is held in registers (whole: a row that spills is not
+held), held in shared memory, or read again on each further pass; a reduction of one pass can be split over blocks.
 """
 
 import numpy as np
@@ -39,7 +39,8 @@ def register_demand(w: Columns, tile: Columns, per_thread: Array) -> Array:
     """
     held = tile["mode"] == HELD_IN_REGISTERS
     words = np.maximum(1.0, w["held_bytes"] / 4.0)
-    body = np.where(held, 1.35 * per_thread * words, 0.89 * np.minimum(per_thread, 8.0) * np.maximum(1.0, w["full_reads"]))
+    streamed = 0.89 * np.minimum(per_thread, 8.0) * np.maximum(1.0, w["full_reads"])
+    body = np.where(held, 1.35 * per_thread * words, streamed)
     extra = np.maximum(w["full_reads"] + w["row_reads"] + w["full_writes"] - 2.0, 0.0)
     return 16.3 + body + 1.6 * extra + 0.6 * np.maximum(w["live"] - w["full_reads"] - 2.0, 0.0) + 0.5 * w["scratch"]
 
@@ -62,20 +63,22 @@ def evaluate(device: Device, w: Columns, tile: Columns) -> tuple[dict[str, Array
     res = t.resources(
         device, w, demand=demand, threads=tile["threads"], blocks=blocks, shared=shared, code=code, dram_bytes=dram
     )
-    useless = (held & (per_thread > HELD_LIMIT)) | ((tile["split"] > 1) & ~single)
+    useless = (held & ((per_thread > HELD_LIMIT) | (res["spill_bytes"] > 0))) | ((tile["split"] > 1) & ~single)
     useless |= single & (tile["mode"] != READ_AGAIN)
     res["missing_blocks"] = np.where(useless, 1.0, res["missing_blocks"])
     found = t.stream_terms(device, w) | {"reread": extra["seconds"]}
     found |= t.pipe_terms(device, w, np.minimum(blocks, device.units), 3.0 * w["outer"] * w["inner"] * w["full_reads"])
-    found["latency"] = t.waves(blocks, device.units * np.maximum(res["resident"], 1.0)) * _block_latency(device, w, tile, length)
-    found["shared"] = np.where(in_shared, (1.0 + w["passes"]) * w["held_bytes"], 0.0) * w["outer"] * w["inner"] / device.shared_bytes_per_s
+    rounds = t.waves(blocks, device.units * np.maximum(res["resident"], 1.0))
+    found["latency"] = rounds * _block_latency(device, w, tile, length)
+    through_shared = np.where(in_shared, (1.0 + w["passes"]) * w["held_bytes"], 0.0) * w["outer"] * w["inner"]
+    found["shared"] = through_shared / device.shared_bytes_per_s
     found["staging"] = w["staged_bytes"] * device.constant("staging_share", 0.15) / device.stream
     found["split"] = np.where(tile["split"] > 1, device.constant("split_stage", 2.0e-6), 0.0)
     return res, found | t.overhead_terms(device, res)
 
 
 def _block_latency(device: Device, w: Columns, tile: Columns, length: Array) -> Array:
-    """Seconds that one block takes alone: l0 + l1 per trip of its loop over the row, each pass that reads memory again."""
+    """Seconds that one block takes alone: l0 + l1 per trip of its loop over the row, per pass that reads memory."""
     vector = np.where(w["contiguous"] > 0, np.maximum(1.0, 16.0 / w["element_bytes"]), 1.0)
     trips = np.ceil(length / (tile["lanes"] * vector))
     again = tile["mode"] == READ_AGAIN

@@ -55,7 +55,7 @@ def cold_share(device: Device, working_set: Array) -> Array:
 
 
 def stream_terms(device: Device, w: Columns) -> dict[str, Array]:
-    """`dram` and `l2` seconds of the compulsory bytes: what another kernel wrote and is still cached is read at L2 speed."""
+    """`dram` and `l2` seconds of the compulsory bytes: what another kernel wrote and is still cached comes from L2."""
     cold = cold_share(device, w["footprint_bytes"])
     warm = w["warm_read_bytes"] * (1.0 - cold)
     dram = (w["read_bytes"] + w["write_bytes"] - warm) / device.stream
