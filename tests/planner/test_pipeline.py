@@ -96,7 +96,8 @@ def test_max_memory_below_the_peak_gives_no_plan():
 @pytest.mark.parametrize(
     ("options", "word"),
     [({"launch": "never"}, "launch"), ({"implementation": "magic"}, "implementation"),
-     ({"max_kernels": 0}, "max_kernels"), ({"together": (("a",),)}, "together"), ({"apart": (("a", "nobody"),)}, "nobody"), ({"strategy": "luck"}, "luck")],
+     ({"max_kernels": 0}, "max_kernels"),
+     ({"together": (("a",),)}, "together"), ({"apart": (("a", "nobody"),)}, "nobody"), ({"strategy": "luck"}, "luck")],
 )  # fmt: skip
 def test_bad_options_name_themselves(options, word):
     with pytest.raises(InputError, match=word):
