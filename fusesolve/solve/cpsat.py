@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from fusesolve.solve.baselines import offer_columns, solve_greedy
 from fusesolve.solve.control import Control, Finding
+from fusesolve.solve.halves import find_half_cuts
 from fusesolve.solve.instance import Instance, prepare_instance
 from fusesolve.solve.integer import Outcome, Task, Verdict, search
 from fusesolve.solve.linear import Certificate, LinearPoint, Relaxation
@@ -19,8 +20,10 @@ from fusesolve.solve.order import order_columns
 from fusesolve.solve.problem import PartitionProblem
 from fusesolve.solve.rows import Row, cut_cycles, find_violated, make_base_rows
 
-MAX_ROUNDS = 60
+MAX_ROUNDS = 40
+MAX_HALF_ROUNDS = 10
 ROWS_PER_ROUND = 1000
+STALL_ROUNDS, STALL_GAIN = 4, 1e-4
 TRIAL_COLUMNS = 500  # at least, doubled from one trial search to the next
 FAR_GAP = 0.005  # above it the exact partition is tried as a plan with recomputation
 TIE_WORK = 10.0  # units of deterministic work to settle ties
@@ -69,6 +72,7 @@ def _relax(instance: Instance, control: Control) -> _Frame:
     relaxation = Relaxation(cost=instance.cost, max_kernels=instance.problem.max_kernels, control=control)
     relaxation.add(make_base_rows(instance))
     best: Certificate | None = None
+    bounds: list[int] = []
     for _ in range(MAX_ROUNDS):
         point = None if control.must_stop() else relaxation.solve()
         if point is None:
@@ -77,17 +81,37 @@ def _relax(instance: Instance, control: Control) -> _Frame:
         certificate = relaxation.certify(point)
         if best is None or certificate.bound >= best.bound:
             best = certificate
+        bounds.append(best.bound)
         if best.lower > 0:
             control.raise_bound(best.lower)
-        if not point.optimal:
+        if not point.optimal or _is_late(control):
             break
         fresh = find_violated(instance, point.x, ROWS_PER_ROUND) or _round_up(instance, control, point)
+        if not fresh and _may_tighten(control, bounds):
+            control.count("half_rounds")
+            fresh = find_half_cuts(instance, point.x, relaxation.rows, ROWS_PER_ROUND)
+            control.count("half_cuts", len(fresh))
         if not fresh or (control.incumbent is not None and control.incumbent.cost == control.bound):
             break
         known = set(relaxation.rows)
         relaxation.add([row for row in dict.fromkeys(fresh) if row not in known])
     control.stats["rows"] = len(relaxation.rows)
     return _Frame(instance=instance, rows=tuple(relaxation.rows), certificate=best)
+
+
+def _is_late(control: Control) -> bool:
+    """True once half of the wall-clock limit is gone: the rest belongs to the search for plans."""
+    left = control.time_left_s()
+    return left is not None and left < control.elapsed_s()
+
+
+def _may_tighten(control: Control, bounds: Sequence[int]) -> bool:
+    """False once half cuts have had MAX_HALF_ROUNDS rounds, or the last STALL_ROUNDS rounds gained little."""
+    if control.stats.get("half_rounds", 0) >= MAX_HALF_ROUNDS:
+        return False
+    if len(bounds) <= STALL_ROUNDS:
+        return True
+    return bounds[-1] - bounds[-1 - STALL_ROUNDS] >= STALL_GAIN * bounds[-1]
 
 
 def _round_up(instance: Instance, control: Control, point: LinearPoint) -> list[Row]:

@@ -163,6 +163,11 @@ def _add_row(model: cp_model.CpModel, variables: dict[int, cp_model.IntVar], row
     if row.minus is not None:
         if row.minus in variables:
             model.add_bool_or([*terms, ~variables[row.minus]])
+    elif row.need > 1:
+        doubled = [variables[index] for index in row.twice if index in variables]
+        total = cp_model.LinearExpr.sum([variables[index] for index in row.plus if index in variables])
+        total = total + 2 * cp_model.LinearExpr.sum(doubled)
+        model.add(total == row.need if tight else total >= row.need)
     elif row.exact or tight:
         model.add_exactly_one(terms)
     else:

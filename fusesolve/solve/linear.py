@@ -119,11 +119,11 @@ class Relaxation:
         prices = np.rint(point.duals * scale).astype(np.int64)
         free = np.array([*(row.exact for row in self.rows), False], dtype=bool)
         prices[~free] = np.maximum(prices[~free], 0)
-        rhs = np.array([row.minus is None for row in self.rows], dtype=np.int64)
+        rhs = np.array([row.low for row in self.rows], dtype=np.int64)
         bound = int(np.dot(rhs, prices[: len(self.rows)]))
         reduced = self.cost * scale
         entries = _list_entries(self.rows)
-        np.subtract.at(reduced, entries.column, entries.sign * prices[entries.row])
+        np.subtract.at(reduced, entries.column, entries.factor * prices[entries.row])
         if self.max_kernels is not None:
             limit_price = min(0, round(float(point.duals[-1]) * scale))
             reduced -= limit_price
@@ -185,7 +185,7 @@ def _append(
     first: int,
 ) -> None:
     """Add `rows`, numbered from `first`, to a model or an update."""
-    low = [1.0 if row.minus is None else 0.0 for row in rows]
+    low = [float(row.low) for row in rows]
     high = [bound if row.exact else float("inf") for row, bound in zip(rows, low, strict=True)]
     constraints.ids.extend(range(first, first + len(rows)))
     constraints.lower_bounds.extend(low)
@@ -194,31 +194,32 @@ def _append(
     order = np.lexsort((entries.column, entries.row))
     matrix.row_ids.extend((entries.row[order] + first).tolist())
     matrix.column_ids.extend(entries.column[order].tolist())
-    matrix.coefficients.extend(entries.sign[order].astype(np.float64).tolist())
+    matrix.coefficients.extend(entries.factor[order].astype(np.float64).tolist())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Entries:
-    """The matrix of some rows: row, column and sign (+1 or -1) of every entry, rows ascending."""
+    """The matrix of some rows: row, column and factor (1, 2 or -1) of every entry, rows ascending."""
 
     row: NDArray[np.int64]
     column: NDArray[np.int64]
-    sign: NDArray[np.int64]
+    factor: NDArray[np.int64]
 
 
 def _list_entries(rows: Sequence[Row]) -> _Entries:
     columns: list[int] = []
+    factors: list[int] = []
     lengths = np.zeros(len(rows), dtype=np.int64)
     for place, row in enumerate(rows):
-        columns.extend(row.plus)
-        if row.minus is not None:
-            columns.append(row.minus)
-        lengths[place] = len(row.plus) + (row.minus is not None)
-    sign = np.ones(len(columns), dtype=np.int64)
-    linked = np.array([row.minus is not None for row in rows], dtype=bool)
-    sign[(np.cumsum(lengths) - 1)[linked]] = -1
-    row_ids = np.repeat(np.arange(len(rows), dtype=np.int64), lengths)
-    return _Entries(row=row_ids, column=np.array(columns, dtype=np.int64), sign=sign)
+        minus = () if row.minus is None else (row.minus,)
+        columns.extend((*row.plus, *row.twice, *minus))
+        factors.extend([1] * len(row.plus) + [2] * len(row.twice) + [-1] * len(minus))
+        lengths[place] = len(row.plus) + len(row.twice) + len(minus)
+    return _Entries(
+        row=np.repeat(np.arange(len(rows), dtype=np.int64), lengths),
+        column=np.array(columns, dtype=np.int64),
+        factor=np.array(factors, dtype=np.int64),
+    )
 
 
 def _densify(vector: sparse_containers_pb2.SparseDoubleVectorProto, size: int) -> NDArray[np.float64]:

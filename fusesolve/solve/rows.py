@@ -28,11 +28,21 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """sum of `plus` >= 1 (`minus` None), or >= x[`minus`]; `exact` asks for equality. `plus` ascends."""
+    """sum of `plus` + 2 * sum of `twice` >= `need`, or, for a link, sum of `plus` >= x[`minus`].
+
+    `exact` asks for equality. `plus` and `twice` ascend; only zero-half cuts have `twice` or a need of 2.
+    """
 
     plus: tuple[int, ...]
     minus: int | None = None
     exact: bool = False
+    twice: tuple[int, ...] = ()
+    need: int = 1
+
+    @property
+    def low(self) -> int:
+        """The right-hand side when all terms stand on the left: `need`, or 0 for a link."""
+        return self.need if self.minus is None else 0
 
 
 def make_base_rows(instance: Instance) -> list[Row]:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from fusesolve.solve import Column, Limits, PartitionProblem
 from fusesolve.solve.control import Control
+from fusesolve.solve.halves import combine_half, find_half_cuts
 from fusesolve.solve.instance import Instance, prepare_instance
 from fusesolve.solve.linear import LinearPoint, Relaxation
 from fusesolve.solve.order import order_columns
@@ -60,10 +61,10 @@ def make_plan(instance: Instance, rng: random.Random) -> list[int] | None:
 
 
 def holds(row: Row, plan: set[int]) -> bool:
-    total = len(plan.intersection(row.plus))
+    total = len(plan.intersection(row.plus)) + 2 * len(plan.intersection(row.twice))
     if row.minus is not None:
         return total >= (row.minus in plan)
-    return total == 1 if row.exact else total >= 1
+    return total == row.need if row.exact else total >= row.need
 
 
 @given(seed=st.integers(0, 2**32), recompute=st.booleans())
@@ -83,6 +84,9 @@ def test_every_row_holds_in_every_plan(seed: int, recompute: bool) -> None:
         rows.extend(make_entry_row(instance, index, some) for index in readers)
     point = np.array([rng.choice((0.0, 0.3, 0.5)) for _ in instance.columns])
     rows.extend(find_violated(instance, point, 50))
+    covers = [row for row in rows if row.minus is None]
+    rows.extend(combine_half(*(rng.choice(covers) for _ in range(3))) for _ in range(30))
+    rows.extend(find_half_cuts(instance, point, covers, 50))
     assert [row for row in rows if not holds(row, taken)] == []
 
 
@@ -136,3 +140,17 @@ def test_cycle_cuts_exclude_what_they_came_from_and_nothing_that_runs(seed: int,
     plan = make_plan(instance, rng) if instance.columns else None
     if plan is not None:
         assert all(holds(row, set(plan)) for row in cuts)
+
+
+def test_an_odd_cycle_of_rows_gives_the_half_cut() -> None:
+    # Columns 0, 1, 2 each hold two of three operators; at one half each row has 1, the cut asks for 2 of 1.5.
+    columns = tuple(
+        Column(members=pair, reads=(), writes=(pair[1],), cost=3, tie=0, full=True) for pair in ((0, 1), (0, 2), (1, 2))
+    )
+    problem = PartitionProblem(
+        n_ops=3, n_values=3, columns=columns, required=frozenset(), producer=(0, 1, 2), recompute=False
+    )
+    instance = prepare_instance(problem)
+    rows = make_base_rows(instance)
+    assert find_half_cuts(instance, np.full(3, 0.5), rows, 9) == [Row(plus=(0, 1, 2), need=2)]
+    assert find_half_cuts(instance, np.array([1.0, 0.0, 0.0]), rows, 9) == []
