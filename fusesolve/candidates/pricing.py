@@ -9,7 +9,7 @@ from fusesolve.candidates.loops import build_nest
 from fusesolve.candidates.program import Program
 from fusesolve.candidates.space import Kernel, Space, inspect_group
 from fusesolve.cost import COST_MODELS
-from fusesolve.cost.table import PriceOptions, Prices, WorkloadTable
+from fusesolve.cost.table import PriceOptions, Prices, WorkloadTable, empty_prices
 from fusesolve.group import FusionGroup, Refusal, Workload
 from fusesolve.hardware import HardwareProfile
 from fusesolve.legality import allowed, explain_limits
@@ -73,6 +73,31 @@ def extend_priced(priced: Priced, groups: Sequence[FusionGroup]) -> tuple[Priced
         templates=(*space.templates, *(g.template for g in fresh.values())),
     )  # fmt: skip
     return replace(priced, space=extended, prices=prices, cost_ns=_nanoseconds(prices)), kernels
+
+
+def add_free(priced: Priced, groups: Sequence[FusionGroup]) -> tuple[Priced, tuple[Kernel, ...]]:
+    """Prices with one more row for each group that moves nothing and costs nothing, and the kernels.
+
+    Such a kernel costs 1 ns, the least that a solver takes; whoever adds up costs takes it off again.
+    """
+    if not groups:
+        return priced, ()
+    start = len(priced.space.workloads)
+    latency, tiling, resources, terms = empty_prices(len(groups))
+    free = Prices(
+        latency=np.full_like(latency, 1e-9), implementation=np.zeros(len(groups), dtype=np.int8), tiling=tiling,
+        resources=resources, terms=terms, tilings=0,
+    )  # fmt: skip
+    prices = _join(priced.prices, free)
+    space = replace(
+        priced.space, workloads=(*priced.space.workloads, *(g.workload for g in groups)),
+        templates=(*priced.space.templates, *(g.template for g in groups)),
+    )  # fmt: skip
+    kernels = tuple(
+        Kernel(members=g.members, reads=g.reads, writes=g.writes, full=True, unique=start + i)
+        for i, g in enumerate(groups)
+    )
+    return replace(priced, space=space, prices=prices, cost_ns=_nanoseconds(prices)), kernels
 
 
 def _outside(space: Space, value: int, group: FusionGroup) -> bool:

@@ -24,19 +24,29 @@ def check_strategy(name: str) -> None:
 class Followed:
     """A partition with a price: the columns, the chosen ones, and the groups that are no kernels.
 
-    `planning` holds the space with the partition's own kernels in it. `groups`: how many the partition has.
+    `planning` holds the prices of the space with the partition's own kernels beside it. `free`: views that cost
+    nothing. `groups`: how many the partition has.
     """
 
     planning: Planning
     columns: ColumnSet
     result: SolveResult
     illegal: tuple[Illegal, ...]
+    free: frozenset[Kernel]
     groups: int
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
-        """The kernels of the plan in execution order."""
-        return tuple(self.columns.kernels[i] for i in self.result.selected)
+        """The kernels of the plan in execution order, free views left out."""
+        chosen = (self.columns.kernels[i] for i in self.result.selected)
+        return tuple(kernel for kernel in chosen if kernel not in self.free)
+
+    @property
+    def objective(self) -> int | None:
+        """Cost of the plan in ns, None where there is none."""
+        total = self.result.objective
+        chosen = sum(self.columns.kernels[i] in self.free for i in self.result.selected)
+        return None if total is None else total - chosen
 
 
 def follow_policy(planning: Planning, name: str, context: Context | None = None) -> Followed:
@@ -47,34 +57,37 @@ def follow_policy(planning: Planning, name: str, context: Context | None = None)
     return follow_groups(planning, POLICIES[name](found), found)
 
 
-def follow_groups(planning: Planning, groups: Sequence[Members], context: Context | None = None) -> Followed:
-    """The plan of given groups (ascending operator numbers; every operator in at least one).
+def follow_groups(
+    planning: Planning, groups: Sequence[Members], context: Context | None = None, *,
+    views: frozenset[int] = frozenset(),
+) -> Followed:  # fmt: skip
+    """The plan of given groups (ascending operator numbers; every operator in a group or in `views`, which are free).
 
     Where all of them are kernels there is nothing to choose. A group that is no kernel, or that waits for another one
     in a circle, is replaced by the cheapest kernels inside it.
     """
     found = context or Context(planning.priced)
-    realised = realise(found, groups)
+    realised = realise(found, groups, views=views)
     if not realised.illegal:
         columns = _columns(planning, realised)
         order = order_columns(columns.problem.columns, range(len(columns.kernels)))
         if not order.stuck:
-            return _followed(planning, realised, columns, _as_given(planning, columns, order.done), len(groups))
+            return _followed(planning, realised, columns, _as_given(columns, order.done), len(groups))
         stuck = {columns.kernels[i].members for i in order.stuck}
-        waiting = frozenset(place for place, members in enumerate(groups) if members in stuck)
-        realised = realise(found, groups, split=waiting)
+        waiting = frozenset(place for place, members in enumerate(groups) if stuck & {members})
+        realised = realise(found, groups, views=views, split=waiting)
     columns = _columns(planning, realised)
-    return _followed(planning, realised, columns, _cheapest(planning, columns), len(groups))
+    return _followed(planning, realised, columns, _cheapest(planning, columns, realised), len(groups))
 
 
 def _columns(planning: Planning, realised: Realised) -> ColumnSet:
-    kernels = dict.fromkeys((*realised.whole, *realised.parts))
+    kernels = dict.fromkeys((*realised.whole, *realised.free, *realised.parts))
     return make_problem(
         realised.priced, tuple(kernels), recompute=True, max_kernels=planning.options.max_kernels
     )
 
 
-def _as_given(planning: Planning, columns: ColumnSet, order: Sequence[int]) -> SolveResult:
+def _as_given(columns: ColumnSet, order: Sequence[int]) -> SolveResult:
     """The partition itself, if it is not above the limit on kernels."""
     limit = columns.problem.max_kernels
     if limit is not None and len(order) > limit:
@@ -88,12 +101,15 @@ def _as_given(planning: Planning, columns: ColumnSet, order: Sequence[int]) -> S
     )  # fmt: skip
 
 
-def _cheapest(planning: Planning, columns: ColumnSet) -> SolveResult:
+def _cheapest(planning: Planning, columns: ColumnSet, realised: Realised) -> SolveResult:
+    """The cheapest plan of these columns; at worst each operator of an illegal group alone."""
     limits = Limits(
         time_s=planning.clock.left(), work=planning.options.work_limit, workers=planning.workers,
         seed=planning.options.seed,
     )  # fmt: skip
-    result = solve(columns.problem, strategy="cpsat", limits=limits)
+    kept = {*realised.whole, *realised.free}
+    warm = [i for i, k in enumerate(columns.kernels) if k in kept or (len(k.members) == 1 and k.full)]
+    result = solve(columns.problem, strategy="cpsat", limits=limits, warm=warm)
     status = Status.FEASIBLE if result.objective is not None else result.status
     return replace(result, status=status, bound=None)
 
@@ -106,5 +122,5 @@ def _followed(
         raise InternalError(f"the plan of a partition fails the checker: {faults[0]}")
     return Followed(
         planning=replace(planning, priced=realised.priced), columns=columns, result=result, illegal=realised.illegal,
-        groups=groups,
+        free=frozenset(realised.free), groups=groups,
     )  # fmt: skip

@@ -24,8 +24,8 @@ def fuse_pairs(context: Context) -> list[Members]:
     more than REALIZE_READS buffers or has more than REALIZE_OPS operators, and above ACCUMULATED_READS reads.
     Scheduler: up to ROUNDS rounds; pairs of nodes that share a buffer, at most WINDOW apart, in order of (same kind,
     bytes shared, nearness), fused where sizes agree, no cycle arises and the result has at most FUSION_SIZE operators.
-    Rules read in torch 2.13.0, `_inductor/scheduler.py`, `choices.py`, `ir.py`, `config.py`. Left out: templates and their epilogue
-    rule (off by default), mix-order reductions, combo kernels (off), the reorder round after the last one.
+    Rules read in torch 2.13.0, `_inductor/scheduler.py`, `choices.py`, `ir.py`, `config.py`. Left out: templates and
+    their epilogue rule (off by default), mix-order reductions, combo kernels (off), the reorder round after the last.
     """
     nodes = _Lowering(context).nodes()
     return _Scheduler(context, nodes).run()

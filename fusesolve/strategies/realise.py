@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from fusesolve.candidates.grow import chain_units
-from fusesolve.candidates.pricing import Priced, extend_priced
+from fusesolve.candidates.pricing import Priced, add_free, extend_priced
 from fusesolve.candidates.program import Program, build_program
 from fusesolve.candidates.space import Kernel, enumerate_kernels
 from fusesolve.graph import Graph
@@ -34,55 +34,93 @@ class Illegal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Realised:
-    """A partition as kernels of `priced` (the space, with the partition's kernels added).
+    """A partition as kernels of `priced` (the prices of the space, with the partition's kernels beside it).
 
-    `whole`: one kernel a legal group. `parts`: kernels inside illegal groups, from which a solver chooses.
+    `whole`: one kernel a legal group. `parts`: kernels inside illegal groups, from which a solver chooses, first the
+    single operators. `free`: views that some kernel reads from memory; each costs 1 ns too much.
     """
 
     priced: Priced
     whole: tuple[Kernel, ...]
     parts: tuple[Kernel, ...]
+    free: tuple[Kernel, ...]
     illegal: tuple[Illegal, ...]
 
 
-def realise(context: Context, groups: Sequence[Members], *, split: frozenset[int] = frozenset()) -> Realised:
-    """Price the groups of a partition; an operator may be in several of them.
+def realise(
+    context: Context, groups: Sequence[Members], *, views: frozenset[int] = frozenset(),
+    split: frozenset[int] = frozenset(),
+) -> Realised:  # fmt: skip
+    """Price the groups of a partition; an operator may be in several of them, or in `views`.
 
     A value that other groups need is written by the smallest group that holds its producer; a group that then has
-    nothing to write is left out. The groups in `split` (places) are taken apart although they are kernels: they wait
-    for each other.
+    nothing to write is left out. `views` cost nothing: their readers read through them where that is a kernel, else
+    as if they lay in memory. The groups in `split` (places) are taken apart although they are kernels: they wait for
+    each other.
     """
-    writes = _assign_writes(context, groups)
+    writes = _assign_writes(context, [*groups, *((view,) for view in sorted(views))])
     legal: list[FusionGroup] = []
     illegal: list[Illegal] = []
     for place, members in enumerate(groups):
         if not writes[place]:
             continue
-        found = _verdict(context, members, writes[place], waits=place in split)
+        found = _verdict(context, members, writes[place], views, waits=place in split)
         if isinstance(found, Refusal):
             illegal.append(Illegal(group=place, members=members, rule=found.rule, message=found.message))
         else:
             legal.append(found)
-    parts = [part for item in illegal for part in _parts(context, item.members)]
+    inside = [_through(context, item.members, views) for item in illegal]
+    parts = [part for members in inside for part in _parts(context, members)]
     priced, kernels = extend_priced(context.priced, [*legal, *dict.fromkeys(parts)])
     cut = len(legal)
-    inside = [kernel for item in illegal for kernel in _in_space(context, item.members)]
-    return Realised(
-        priced=priced, whole=tuple(dict.fromkeys(kernels[:cut])),
-        parts=tuple(dict.fromkeys((*inside, *kernels[cut:]))), illegal=tuple(illegal),
-    )  # fmt: skip
+    known = [kernel for members in inside for kernel in _in_space(context, members)]
+    whole = tuple(dict.fromkeys(kernels[:cut]))
+    parts_found = tuple(dict.fromkeys((*known, *kernels[cut:])))
+    priced, free = add_free(priced, _seen_views(context, views, (*whole, *parts_found)))
+    return Realised(priced=priced, whole=whole, parts=parts_found, free=free, illegal=tuple(illegal))
 
 
-def _verdict(context: Context, members: Members, writes: frozenset[int], *, waits: bool) -> FusionGroup | Refusal:
-    found = context.judge(members, writes)
-    if isinstance(found, Refusal):
-        return found
+def _through(context: Context, members: Members, views: frozenset[int]) -> Members:
+    """The group and the views that it reads through."""
+    found, stack = set(members), list(members)
+    while stack:
+        for maker in context.preds[stack.pop()]:
+            if maker in views and maker not in found:
+                found.add(maker)
+                stack.append(maker)
+    return tuple(sorted(found))
+
+
+def _seen_views(context: Context, views: frozenset[int], kernels: Sequence[Kernel]) -> list[FusionGroup]:
+    """Views whose result a kernel reads from memory or the graph delivers, and the views before them."""
+    read = {s for kernel in kernels for s in kernel.reads}
+    found = []
+    for view in sorted(views, reverse=True):
+        wanted = context.required(view) or not read.isdisjoint(context.operators[view].writes)
+        group = context.judge((view,)) if wanted else None
+        if isinstance(group, FusionGroup):
+            read.update(group.reads)
+            found.append(group)
+    return found
+
+
+def _verdict(
+    context: Context, members: Members, writes: frozenset[int], views: frozenset[int], *, waits: bool
+) -> FusionGroup | Refusal:
+    """The group as a kernel, reading through views if it can, or why it is none."""
     if waits:
         return Refusal(
             rule="acyclic", message="the group and another one wait for each other's results",
             lever="split one of the two",
         )  # fmt: skip
-    return context.limits(found) or found
+    wide = _through(context, members, views)
+    found = _fit(context, wide, writes)
+    return _fit(context, members, writes) if isinstance(found, Refusal) and wide != members else found
+
+
+def _fit(context: Context, members: Members, writes: frozenset[int]) -> FusionGroup | Refusal:
+    found = context.judge(members, writes)
+    return found if isinstance(found, Refusal) else context.limits(found) or found
 
 
 def _assign_writes(context: Context, groups: Sequence[Members]) -> list[frozenset[int]]:
