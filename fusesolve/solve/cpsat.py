@@ -25,6 +25,7 @@ MAX_HALF_ROUNDS = 10
 ROWS_PER_ROUND = 1000
 STALL_ROUNDS, STALL_GAIN = 4, 1e-4
 TRIAL_COLUMNS = 500  # at least, doubled from one trial search to the next
+SMALL_GAP = 0.0005  # below it the search needs no more cuts
 FAR_GAP = 0.005  # above it the exact partition is tried as a plan with recomputation
 TIE_WORK = 10.0  # units of deterministic work to settle ties
 TRIAL_WORK = 2.0  # units of deterministic work of one trial search
@@ -106,8 +107,8 @@ def _is_late(control: Control) -> bool:
 
 
 def _may_tighten(control: Control, bounds: Sequence[int]) -> bool:
-    """False once half cuts have had MAX_HALF_ROUNDS rounds, or the last STALL_ROUNDS rounds gained little."""
-    if control.stats.get("half_rounds", 0) >= MAX_HALF_ROUNDS:
+    """False once the gap is small, half cuts have had MAX_HALF_ROUNDS rounds, or STALL_ROUNDS rounds gained little."""
+    if not _is_far(control, SMALL_GAP) or control.stats.get("half_rounds", 0) >= MAX_HALF_ROUNDS:
         return False
     if len(bounds) <= STALL_ROUNDS:
         return True
@@ -150,7 +151,7 @@ def _search(frame: _Frame, control: Control) -> tuple[_Frame, bool]:
         _raise_bound(control, outcome, scope.limit)
         if outcome.verdict is Verdict.EMPTY and scope.limit is None:
             return frame, True
-        if step == 1 and frame.instance.problem.recompute and _is_far(control):
+        if step == 1 and frame.instance.problem.recompute and _is_far(control, FAR_GAP):
             _offer_partition(frame.instance.problem, control)
         step += 1
     return frame, False
@@ -176,7 +177,7 @@ def _choose_scope(frame: _Frame, control: Control, step: int) -> _Scope:
     limit = certificate.lower
     if step:
         first = int(np.count_nonzero(certificate.reduced <= certificate.room(limit)))
-        place = max(TRIAL_COLUMNS, first) << step
+        place = max(TRIAL_COLUMNS, 2 * first) << step - 1
         if place >= len(certificate.reduced):
             return everything
         ranked = np.partition(certificate.reduced, place)
@@ -186,10 +187,10 @@ def _choose_scope(frame: _Frame, control: Control, step: int) -> _Scope:
     return _Scope(limit=limit, tight=step == 0, last=False)
 
 
-def _is_far(control: Control) -> bool:
-    """True if the plan is missing, or its gap is above FAR_GAP."""
+def _is_far(control: Control, gap: float) -> bool:
+    """True if the plan is missing, or its gap is above `gap`."""
     best = control.incumbent
-    return best is None or control.bound is None or best.cost - control.bound > FAR_GAP * best.cost
+    return best is None or control.bound is None or best.cost - control.bound > gap * best.cost
 
 
 def _offer_partition(problem: PartitionProblem, control: Control) -> None:
