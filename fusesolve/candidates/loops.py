@@ -101,6 +101,9 @@ class _NestBuilder:
         for readers in self.outside.values():
             for earlier, later in pairwise(readers):
                 self._share(earlier, later)
+        self.inlined = self._inlined()
+        if not any(op.kind is OpKind.CONTRACTION for op in self.ops):
+            self._adopt()
 
     def _share(self, left: tuple[int, Read], right: tuple[int, Read]) -> None:
         """Let two readers of one tensor walk it in one loop nest, unless an operator would then need a diagonal."""
@@ -111,8 +114,34 @@ class _NestBuilder:
             for a, b in zip(self._indices(*left), self._indices(*right), strict=True)
             if a is not None and b is not None and self.union.find(a) != self.union.find(b)
         ]
-        if not pairs:
-            return
+        if pairs:
+            self._join_unless_diagonal(pairs)
+
+    def _adopt(self) -> None:
+        """Give loops that nothing relates to the largest nest a loop of it, where one of that length is free.
+
+        An explicit broadcast, or a second cast of one tensor, brings a loop of its own. Values flow by storage, so
+        any pairing of loops of equal length is a kernel; the innermost are paired first.
+        """
+        free = [i for i in range(len(self.ops)) if i not in self.inlined]
+        nests = {i: self._own_loops(i) for i in free}
+        span = max(free, key=lambda i: (len(nests[i]), self.ops[i].points, i))
+        for i in free:
+            mine = self._own_loops(i)
+            theirs = self._own_loops(span)
+            for loop in [loop for loop in reversed(mine) if loop not in theirs]:
+                spare = [o for o in reversed(theirs) if o not in mine and mine[loop] == theirs[o]]
+                if spare:
+                    self._join_unless_diagonal([(loop, spare[0])])
+                    mine, theirs = self._own_loops(i), self._own_loops(span)
+
+    def _own_loops(self, i: int) -> dict[int, int]:
+        """Loops of an operator with their lengths, outer to inner; a window's own loops are left out."""
+        op, base = self.ops[i], self.base[i]
+        count = len(op.out) + (0 if op.kind is OpKind.WINDOW else len(op.red))
+        return {self.union.find(base + k): (*op.out, *op.red)[k] for k in range(count)}
+
+    def _join_unless_diagonal(self, pairs: list[tuple[int, int]]) -> None:
         before = list(self.union.parent)
         for a, b in pairs:
             self.union.join(a, b)
@@ -163,7 +192,6 @@ class _NestBuilder:
             out.append(result)
             red.append(folded)
         self.out, self.red, self.extent = out, red, extent
-        self.inlined = self._inlined()
         heads = tuple(i for i, op in enumerate(self.ops) if op.kind is OpKind.CONTRACTION)
         folds = tuple(i for i, op in enumerate(self.ops) if op.kind is OpKind.REDUCE)
         reduced_sets = {frozenset(red[i]) for i in folds}
