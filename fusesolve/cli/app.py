@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fusesolve.cli import accuracy, explain, graphs, plan, profiles, schema
+from fusesolve.cli import accuracy, compare, explain, graphs, plan, profiles, schema
 
 ABOUT = """
 Plan which operators of a neural network share a kernel on a described accelerator, with a proof.
@@ -18,6 +18,7 @@ COMMANDS: dict[str, tuple[Callable[..., Any], str]] = {
     "plan": (plan.plan_command, plan.EXAMPLES),
     "explain": (explain.explain_command, explain.EXAMPLES),
     "accuracy": (accuracy.accuracy_command, accuracy.EXAMPLES),
+    "compare": (compare.compare_command, compare.EXAMPLES),
     "schema": (schema.schema_command, schema.EXAMPLES),
 }
 GROUPS: dict[str, tuple[str, dict[str, tuple[Callable[..., Any], str]]]] = {

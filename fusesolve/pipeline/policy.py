@@ -7,11 +7,11 @@ from fusesolve.candidates.space import Kernel
 from fusesolve.errors import InputError, InternalError
 from fusesolve.pipeline.columns import ColumnSet, make_problem
 from fusesolve.pipeline.planning import Planning
-from fusesolve.solve import STRATEGIES, Limits, SolveResult, Status, check_solution, solve
+from fusesolve.solve import Limits, SolveResult, Status, check_solution, solve
 from fusesolve.solve.order import order_columns
 from fusesolve.strategies import POLICIES, Context, Illegal, Members, Realised, realise
 
-STRATEGY_NAMES: tuple[str, ...] = (*STRATEGIES, *POLICIES)
+STRATEGY_NAMES: tuple[str, ...] = ("cpsat", "unfused", *POLICIES)
 
 
 def check_strategy(name: str) -> None:
@@ -52,7 +52,7 @@ class Followed:
 def follow_policy(planning: Planning, name: str, context: Context | None = None) -> Followed:
     """The plan of a policy (a key of POLICIES); InputError where pins are asked of it, which it cannot honour."""
     if planning.options.together or planning.options.apart:
-        raise InputError(f"strategy {name} follows its own rules and takes no pins; use cpsat or greedy")
+        raise InputError(f"strategy {name} follows its own rules and takes no pins; use cpsat")
     found = context or Context(planning.priced)
     return follow_groups(planning, POLICIES[name](found), found)
 

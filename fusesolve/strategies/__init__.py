@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from fusesolve.strategies.chains import fuse_chains
 from fusesolve.strategies.context import Context, Members
+from fusesolve.strategies.greedy import fuse_edges
 from fusesolve.strategies.inductor import fuse_pairs
 from fusesolve.strategies.iree import form_dispatches
 from fusesolve.strategies.mincut import fuse_by_cuts
@@ -21,8 +22,9 @@ from fusesolve.strategies.xla import fuse_by_priority
 
 Policy: TypeAlias = Callable[[Context], list[Members]]
 
-# Name -> policy. The strategies that choose among columns (`cpsat`, `unfused`, `greedy`) are in `fusesolve.solve`.
+# Name -> policy. `cpsat` and `unfused` choose among the columns of the space: they are in `fusesolve.solve`.
 POLICIES: Mapping[str, Policy] = {
+    "greedy": fuse_edges,
     "dp": fuse_chains,
     "mincut": fuse_by_cuts,
     "xla": fuse_by_priority,
