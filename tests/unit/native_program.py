@@ -5,18 +5,22 @@ from collections.abc import Sequence
 from fusesolve.candidates.loops import Nest, build_nest
 from fusesolve.candidates.program import Program, build_program
 from fusesolve.candidates.space import inspect_group
+from fusesolve.graph import Graph
 from fusesolve.group import FusionGroup, Refusal
-from fusesolve.importers.native import format_native, parse_native
+from fusesolve.importers.native import parse_native
 
-__all__ = ["format_native", "group", "inspect", "members", "names", "nest", "program", "refusal"]
+
+def graph(inputs: Sequence[str], ops: Sequence[str], outputs: Sequence[str], weights: Sequence[str] = ()) -> Graph:
+    """A graph in the native notation."""
+    lines = ["format: fusesolve-graph/1", "name: test"]
+    for key, items in (("inputs", inputs), ("weights", weights), ("ops", ops), ("outputs", outputs)):
+        lines.append(f"{key}: [{', '.join(repr(item) for item in items)}]")
+    return parse_native("\n".join(lines), "test", {}, False)
 
 
 def program(inputs: Sequence[str], ops: Sequence[str], outputs: Sequence[str], weights: Sequence[str] = ()) -> Program:
     """The program of a graph in the native notation."""
-    lines = ["format: fusesolve-graph/1", "name: test"]
-    for key, items in (("inputs", inputs), ("weights", weights), ("ops", ops), ("outputs", outputs)):
-        lines.append(f"{key}: [{', '.join(repr(item) for item in items)}]")
-    return build_program(parse_native("\n".join(lines), "test", {}, False))
+    return build_program(graph(inputs, ops, outputs, weights))
 
 
 def members(owner: Program, *values: str) -> tuple[int, ...]:
