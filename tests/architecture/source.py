@@ -25,7 +25,7 @@ LAYERS: dict[str, int] = {
 }  # fmt: skip
 
 # In these layers rooms of the same layer may use each other (without a circle); in the others they are siblings.
-TEAMS = {0, 1, 2, 6, 9}
+TEAMS = {0, 1, 2, 5, 6, 9}
 
 # Third-party library -> the only rooms that may import it.
 HOMES: dict[str, set[str]] = {

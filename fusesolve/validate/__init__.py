@@ -1,0 +1,1 @@
+"""Validation: what a plan promises, checked step by step (reference, CUDA simulator, CUDA compiler)."""

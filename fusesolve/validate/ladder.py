@@ -1,0 +1,167 @@
+"""The ladder: each step takes a plan document and says, kernel by kernel, whether it holds.
+
+`STEPS` is the table: the word after `--on`, and the function behind it.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from fusesolve.codegen.planned import PlannedKernel, PlannedProgram, read_plan
+from fusesolve.errors import InputError
+from fusesolve.graph import Graph
+from fusesolve.importers.native import parse_native
+from fusesolve.ops.definition import OpKind
+from fusesolve.reference import random_feeds
+from fusesolve.validate.memory import Execute, KernelFaultError, ReferenceKernel, run_plan
+from fusesolve.validate.oracle import Oracle, Verdict
+from fusesolve.validate.result import KernelResult, Validation
+from fusesolve.validate.shrink import shrink_graph, work_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+
+REFERENCE_WORK = 5e7  # multiply-adds and element operations that the reference runs at the plan's own extents
+REFERENCE_INNER, REFERENCE_OUTER = 129, 9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepOptions:
+    """How a step is run: `full` keeps the plan's extents whatever they cost; `seed` makes the inputs."""
+
+    full: bool = False
+    seed: int = 0
+
+
+Step: TypeAlias = Callable[[Mapping[str, Any], StepOptions], Validation]
+
+
+def validate_plan(document: Mapping[str, Any], on: str, options: StepOptions | None = None) -> Validation:
+    """Run the step `on` over a `fusesolve-plan/1` document.
+
+    InputError where there is no such step or the document does not fit; MissingError where the step needs an extra.
+    A plan that fails is a result, not an error.
+    """
+    step = STEPS.get(on)
+    if step is None:
+        raise InputError(f"--on {on}: the steps are {', '.join(STEPS)}")
+    return step(document, options or StepOptions())
+
+
+def plan_graph(document: Mapping[str, Any]) -> Graph:
+    """The graph of a plan document, from its definition; InputError where that does not parse."""
+    record = document.get("graph")
+    if not isinstance(record, Mapping) or not isinstance(record.get("definition"), Mapping):
+        raise InputError("the plan carries no graph definition; write it again with fusesolve plan -o")
+    return parse_native(json.dumps(record["definition"]), f"plan of {record.get('name')}", {}, False)
+
+
+def _reference(document: Mapping[str, Any], options: StepOptions) -> Validation:
+    """Step 1: every group in NumPy, from its own reads, against the graph in f64."""
+    graph = plan_graph(document)
+    small = shrink_graph(graph, inner=REFERENCE_INNER, outer=REFERENCE_OUTER)
+    fits = options.full or work_of(graph) <= REFERENCE_WORK
+    planned = read_plan(document, graph if fits else small)
+    groups, fault = compare(planned, ReferenceKernel(planned), options.seed)
+    return Validation(
+        on="reference", plan=graph.name, target=None, ok=passed(groups, fault),
+        extents="the plan's" if fits else "shrunk", groups=groups, fault=fault,
+    )  # fmt: skip
+
+
+def passed(groups: tuple[KernelResult, ...], fault: str | None) -> bool:
+    """Whether nothing failed."""
+    return fault is None and all(item.ok is not False for item in groups)
+
+
+def compare(
+    planned: PlannedProgram, execute: Execute, seed: int, generated: frozenset[int] | None = None
+) -> tuple[tuple[KernelResult, ...], str | None]:
+    """Each kernel's result when the plan is run with `execute` on random inputs, and a fault of the plan or None.
+
+    `generated`: kernels that have generated source; None for those that the plan calls so.
+    """
+    judge = _Judge(planned, execute)
+    fault = None
+    try:
+        run_plan(planned, random_feeds(planned.graph, seed), judge.execute, judge.watch)
+    except KernelFaultError as found:
+        if found.kernel is None:
+            fault = str(found)
+        else:
+            judge.faults[found.kernel] = str(found)
+    return tuple(judge.result(kernel, generated) for kernel in planned.kernels), fault
+
+
+class _Judge:
+    """Collects the verdict on each kernel while a plan runs."""
+
+    def __init__(self, planned: PlannedProgram, execute: Execute) -> None:
+        self.planned = planned
+        self.inner = execute
+        self.oracle = Oracle(planned)
+        self.verdicts: dict[int, Verdict] = {}
+        self.faults: dict[int, str] = {}
+
+    def execute(self, kernel: PlannedKernel, read: "Mapping[int, Array]") -> "dict[int, Array]":
+        """The kernel's writes; random arrays where an operator of it is unknown and so has no meaning."""
+        return self._invented(kernel) if self._unknown(kernel) else self.inner(kernel, read)
+
+    def watch(self, kernel: PlannedKernel, read: "Mapping[int, Array]", written: "Mapping[int, Array]") -> None:
+        """Judge what a kernel has written."""
+        if not self._unknown(kernel):
+            self.verdicts[kernel.id] = self.oracle.judge(kernel, read, written)
+
+    def result(self, kernel: PlannedKernel, generated: frozenset[int] | None) -> KernelResult:
+        """The row of one kernel."""
+        verdict, fault = self.verdicts.get(kernel.id), self.faults.get(kernel.id)
+        made = has_source(self.planned, kernel) if generated is None else kernel.id in generated
+        ok = False if fault is not None else None if verdict is None else verdict.ok
+        return KernelResult(
+            id=kernel.id, nodes=kernel.nodes, ok=ok, generated=made,
+            error=None if verdict is None else _number(verdict.error),
+            tolerance=None if verdict is None else verdict.tolerance, predicted=kernel.predicted,
+            note=fault or self._note(kernel, verdict),
+        )  # fmt: skip
+
+    def _note(self, kernel: PlannedKernel, verdict: Verdict | None) -> str | None:
+        if verdict is None:
+            return "not known: it has no reference" if self._unknown(kernel) else "not reached"
+        if verdict.ok:
+            return None
+        return f"{verdict.worst} is off by {verdict.error:.3g}, {verdict.tolerance:.3g} is tolerated"
+
+    def _unknown(self, kernel: PlannedKernel) -> bool:
+        graph, operators = self.planned.graph, self.planned.program.operators
+        return any(graph.nodes[operators[m].node].op == "opaque" for m in kernel.members)
+
+    def _invented(self, kernel: PlannedKernel) -> "dict[int, Array]":
+        import numpy as np
+
+        from fusesolve.ops.numpy_reference import numpy_dtype
+
+        storage = self.planned.program.storage
+        random = np.random.Generator(np.random.PCG64(kernel.id))
+        found = {}
+        for s in kernel.writes:
+            kind = storage[s].type
+            drawn = random.standard_normal(kind.shape) if kind.dtype.is_float else np.zeros(kind.shape)
+            found[s] = drawn.astype(numpy_dtype(kind.dtype))
+        return found
+
+
+def has_source(planned: PlannedProgram, kernel: PlannedKernel) -> bool:
+    """Whether a plan's kernel is one that fusesolve writes: no library call, no opaque operator."""
+    opaque = any(planned.program.operators[m].kind is OpKind.OPAQUE for m in kernel.members)
+    return kernel.implementation == "generated" and not opaque
+
+
+def _number(error: float | None) -> float | None:
+    """The error as a number that JSON has: the largest one where a value that should be finite is not."""
+    return None if error is None else min(error, 1.7976931348623157e308)
+
+
+STEPS: Mapping[str, Step] = {"reference": _reference}

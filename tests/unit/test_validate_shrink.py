@@ -1,0 +1,79 @@
+"""Shrunk graphs keep operators, names and structure, and are small."""
+
+import json
+
+import pytest
+
+from fusesolve.bundled import bundled_dir
+from fusesolve.candidates.loops import build_nest
+from fusesolve.candidates.program import build_program
+from fusesolve.importers import load_graph
+from fusesolve.validate.shrink import shrink_graph, work_of
+
+GRAPHS = sorted(path.stem for path in bundled_dir("graphs").glob("*.yaml"))
+
+
+def small(*ops, inputs, outputs, inner=9, outer=3):
+    from fusesolve.importers.native import parse_native
+
+    text = json.dumps({"format": "fusesolve-graph/1", "name": "g", "inputs": inputs, "ops": ops, "outputs": outputs})
+    graph = parse_native(text, "g", {}, False)
+    return graph, shrink_graph(graph, inner=inner, outer=outer)
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_bundled_graphs_shrink_and_keep_their_structure(name):
+    graph = load_graph(name, bind={})
+    found = shrink_graph(graph, inner=17, outer=3)
+    assert [(n.name, n.op, n.inputs, n.outputs, n.source) for n in found.nodes] == [
+        (n.name, n.op, n.inputs, n.outputs, n.source) for n in graph.nodes
+    ]
+    assert work_of(found) < work_of(graph) / 100
+    before, after = build_program(graph), build_program(found)
+    assert [len(op.out) for op in before.operators] == [len(op.out) for op in after.operators]
+    whole = tuple(range(len(before.operators)))
+    assert build_nest(before, whole).facts == build_nest(after, whole).facts
+
+
+def test_a_reshape_keeps_its_factors():
+    _, found = small("y = reshape(x; to=4-128-12-64)", inputs=["x: f32[512,768]"], outputs=["y"])
+    a, b = found.type_of("x").shape
+    c, d, e, f = found.type_of("y").shape
+    assert c * d == a and e * f == b and f == 9
+
+
+def test_slices_and_concatenations_are_divided_alike():
+    _, found = small(
+        "a = slice(x; axis=1, start=0, end=64)", "b = slice(x; axis=1, start=64, end=128)", "y = concat(b, a; axis=1)",
+        "z = add(y, x)", inputs=["x: f32[32,128]"], outputs=["z"],
+    )  # fmt: skip
+    half = found.type_of("a").shape[1]
+    assert half < 64 and found.type_of("x").shape[1] == 2 * half == found.type_of("y").shape[1]
+
+
+def test_extents_behind_windows_follow():
+    _, found = small(
+        "c = conv2d(x, w; stride=2, pad=1)", "y = relu(c)", inputs=["x: f32[8,64,56,56]", "w: f32[128,64,3,3]"],
+        outputs=["y"],
+    )  # fmt: skip
+    _, _, height, width = found.type_of("x").shape
+    assert found.type_of("w").shape[2:] == (3, 3)
+    assert found.type_of("y").shape[2:] == ((height - 1) // 2 + 1, (width - 1) // 2 + 1)
+
+
+def test_a_reshape_that_cuts_across_keeps_its_extents():
+    _, found = small("y = reshape(x; to=80-30)", inputs=["x: f32[60,40]"], outputs=["y"])
+    assert found.type_of("x").shape == (60, 40)
+
+
+def test_the_last_position_stays_the_last():
+    _, found = small(
+        "y = slice_update(x, u; axis=1, start=4095)", inputs=["x: f32[4,4096,8]", "u: f32[4,1,8]"], outputs=["y"]
+    )
+    extent = found.type_of("x").shape[1]
+    assert extent < 20 and found.nodes[0].attr("start") == extent - 1
+
+
+def test_small_graphs_stay_as_they_are():
+    graph, found = small("y = relu(x)", inputs=["x: f32[2,3]"], outputs=["y"])
+    assert found.values == graph.values
