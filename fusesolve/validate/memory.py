@@ -66,7 +66,7 @@ class ReferenceKernel:
             self._run(kernel, program.operators[member], inside)
         absent = [program.storage[s].value for s in kernel.writes if s not in inside]
         if absent:
-            raise KernelFaultError(kernel.id, f"group {kernel.id} promises {absent[0]!r}, which none of its nodes makes")
+            raise KernelFaultError(kernel.id, f"group {kernel.id} promises {absent[0]!r}; none of its nodes makes it")
         return {s: inside[s] for s in kernel.writes}
 
     def _run(self, kernel: PlannedKernel, operator: Operator, inside: "dict[int, Array]") -> None:
