@@ -82,7 +82,7 @@ class _Engine:
             "alu": w["alu"] / self.alu + np.zeros_like(live),
             "sfu": w["sfu"] / self.sfu + np.zeros_like(live),
             "shared": (fetched + w["staged_bytes"]) / self.scratch_rate,
-            "floor": fetched / self.dram / tiles,
+            "exposed": fetched / self.dram / tiles,
         }
         return res, terms
 
@@ -110,7 +110,7 @@ def _cache(profile: HardwareProfile) -> float:
 def _combine(terms: Columns, off: frozenset[str]) -> Array:
     """Dispatch + DMA set-up + max(bytes, compute) + the part of the first and last tile that nothing overlaps.
 
-    `floor` is the DMA time of one tile: it is exposed in full for one tile, and shrinks as tiles get smaller.
+    `exposed` is the DMA time of one tile: it is exposed in full for one tile, and shrinks as tiles get smaller.
     """
 
     def get(name: str) -> Array:
@@ -119,5 +119,5 @@ def _combine(terms: Columns, off: frozenset[str]) -> Array:
 
     vector = get("fma") + get("alu") + get("sfu")
     compute = np.maximum(np.maximum(get("tensor"), vector), get("shared"))
-    exposed = np.minimum(get("floor"), compute)
+    exposed = np.minimum(get("exposed"), compute)
     return get("launch") + get("dma") + np.maximum(get("dram"), compute) + exposed

@@ -20,9 +20,9 @@ class Incumbent:
 
 @dataclass(slots=True)
 class Control:
-    """Shared by the thread that solves and the one that waits; every field is written by the solving thread,
-    `stopped` by the waiting one.
+    """Shared by the thread that solves and the one that waits.
 
+    The solving thread writes every field, the waiting one `stopped`.
     `bound` is the greatest lower bound proven so far (ns), None before there is one.
     """
 
@@ -117,8 +117,9 @@ class Control:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """How a strategy ended beside its plan and bound: `infeasible` is a proof; `conflicts` are its reasons, or why
-    this strategy found no plan.
+    """How a strategy ended beside its plan and bound.
+
+    `infeasible` is a proof; `conflicts` are its reasons, or why this strategy found no plan.
     """
 
     infeasible: bool = False

@@ -27,7 +27,7 @@ STALL_ROUNDS, STALL_GAIN = 4, 1e-4
 TRIAL_COLUMNS = 500  # at least, doubled from one trial search to the next
 SMALL_GAP = 0.0005  # below it the search needs no more cuts
 FAR_GAP = 0.005  # above it the exact partition is tried as a plan with recomputation
-TIE_WORK = 10.0  # units of deterministic work to settle ties
+TIE_WORK = 3.0  # units of deterministic work to settle ties
 TRIAL_WORK = 2.0  # units of deterministic work of one trial search
 INTEGRAL = 1e-5
 
@@ -159,8 +159,10 @@ def _search(frame: _Frame, control: Control) -> tuple[_Frame, bool]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Scope:
-    """One search: plans of at most `limit` ns (None: all). `tight`: also use the equalities that such plans obey,
-    which makes the proof easier and plans above the limit invisible. `last`: nothing is left to search afterwards.
+    """One search, over plans of at most `limit` ns (None: all).
+
+    `tight`: also use the equalities that such plans obey, which makes the proof easier and plans above the limit
+    invisible. `last`: nothing is left to search afterwards.
     """
 
     limit: int | None
@@ -200,27 +202,6 @@ def _offer_partition(problem: PartitionProblem, control: Control) -> None:
     control.work_used = child.work_used
     if child.incumbent is not None:
         control.offer(child.incumbent)
-
-
-def _choose_limit(frame: _Frame, control: Control, step: int) -> tuple[int | None, bool]:
-    """The limit (ns) of the next search, None for all columns; True if it leaves nothing to search afterwards.
-
-    Step 0 allows no more than the bound. Later steps allow TRIAL_COLUMNS columns, four times as many each, but never
-    more than the incumbent, at which the search is the last.
-    """
-    best, certificate = control.incumbent, frame.certificate
-    if certificate is None:
-        return (None, True) if best is None else (best.cost, True)
-    ranked = np.sort(certificate.reduced)
-    place = TRIAL_COLUMNS << 2 * (step - 1) if step else 0
-    limit = certificate.lower
-    if step:
-        if place >= len(ranked):
-            return (None, True) if best is None else (best.cost, True)
-        limit = max(limit, (certificate.bound + int(ranked[place])) // certificate.scale)
-    if best is not None and limit >= best.cost:
-        return best.cost, True
-    return limit, False
 
 
 def _raise_bound(control: Control, outcome: Outcome, limit: int | None) -> None:

@@ -42,7 +42,9 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """`selected`: columns in execution order, () without a plan. `weight`: its total. `bound`: proven for the kept
+    """How a search ended.
+
+    `selected`: columns in execution order, () without a plan. `weight`: its total. `bound`: proven for the kept
     columns, None when there is none. `cuts`: cycle cuts found on the way, valid for every plan.
     """
 

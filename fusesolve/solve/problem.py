@@ -7,6 +7,7 @@ operators and values; costs are whole nanoseconds.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import pairwise
 
 from fusesolve.errors import InternalError
 
@@ -148,4 +149,4 @@ def _ascending(indices: Sequence[int], limit: int) -> bool:
         return True
     if indices[0] < 0 or indices[-1] >= limit:
         return False
-    return all(left < right for left, right in zip(indices, indices[1:], strict=False))
+    return all(left < right for left, right in pairwise(indices))

@@ -90,8 +90,8 @@ def test_every_term_of_the_device_can_be_switched_off_with_effect(name):
         options = PriceOptions(without=frozenset({term}))
         if not (price_workloads(many, profile(name), options).latency < before).any():
             idle.add(term)
-    gpu_only = {"l2", "latency", "spill", "code", "arguments", "staging", "reread", "prologue", "epilogue", "split"}
-    assert idle <= ({"dma", "epilogue", "arguments"} if name != "mobile-npu" else gpu_only)
+    gpu_only = {"floor", "l2", "latency", "spill", "code", "arguments", "staging", "reread", "prologue", "split"}
+    assert idle <= ({"dma", "exposed", "arguments"} if name != "mobile-npu" else gpu_only)
 
 
 @pytest.mark.parametrize("name", PROFILES)

@@ -8,6 +8,8 @@ import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -232,8 +234,8 @@ def test_single_operators_are_asked_for_by_the_baselines() -> None:
 def test_unknown_strategies_and_malformed_problems_are_refused() -> None:
     with pytest.raises(InputError, match="'magic'; choose one of cpsat, greedy, unfused"):
         solve(crossing(recompute=False), strategy="magic")
+    good = crossing(recompute=False)
     with pytest.raises(InternalError, match="column 6"):
-        good = crossing(recompute=False)
         solve(replace(good, columns=(*good.columns, column((9,), (), (0,), 1))))
 
 
@@ -285,13 +287,13 @@ def test_work_limits_reproduce_the_same_result() -> None:
 def test_progress_tells_stages_and_ends_at_the_result() -> None:
     seen: list[Progress] = []
     result = solve(chain(200, 8, 4), progress=seen.append)
-    assert [item.stage for item in seen][0] == "prepare"
+    assert seen[0].stage == "prepare"
     assert {"prepare", "greedy", "relax"} <= {item.stage for item in seen}
     assert (seen[-1].incumbent, seen[-1].bound) == (result.objective, result.bound)
     costs = [item.incumbent for item in seen if item.incumbent is not None]
     bounds = [item.bound for item in seen if item.bound is not None]
     assert costs == sorted(costs, reverse=True) and bounds == sorted(bounds)
-    assert all(first.seconds <= second.seconds for first, second in zip(seen, seen[1:], strict=False))
+    assert all(first.seconds <= second.seconds for first, second in pairwise(seen))
 
 
 @pytest.fixture
@@ -356,12 +358,12 @@ for problem in (chain(60, 6, 1), chain(60, 6, 1, recompute=True), crossing(recom
 
 
 def test_hash_seed_and_workers_do_not_change_a_byte() -> None:
-    here = os.path.dirname(os.path.abspath(__file__))
+    here = Path(__file__).resolve().parent
     outputs = set()
     for seed, workers in (("0", 1), ("1", 2), ("77", 2)):
         run = subprocess.run(
             [sys.executable, "-c", HASH_SCRIPT.format(unit=here, workers=workers)],
-            env={**os.environ, "PYTHONHASHSEED": seed}, cwd=os.path.join(here, "..", ".."),
+            env={**os.environ, "PYTHONHASHSEED": seed}, cwd=here.parents[1],
             capture_output=True, text=True, check=True,
         )  # fmt: skip
         outputs.add(run.stdout)
