@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,14 @@ from fusesolve.hardware import HardwareProfile
 from fusesolve.peers import Mapped, PeerPartition, load_partition, map_partition
 from fusesolve.pipeline import Planning, PlanOptions, begin
 from fusesolve.pipeline.options import Bindings, Report
+from fusesolve.pipeline.planning import Clock
 from fusesolve.pipeline.policy import STRATEGY_NAMES, Followed, check_strategy, follow_groups, follow_policy
 from fusesolve.solve import SolveResult
-from fusesolve.strategies import POLICIES, Context
+from fusesolve.strategies import POLICIES, Context, Members
 
 FORMAT = "fusesolve-compare/1"
 REFERENCE = "cpsat"
+REFERENCE_SHARE = 0.6  # of the time that is left once the space is priced; the rows share what remains
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,25 +137,29 @@ class _Comparer:
         self.planning = planning
         self.context = Context(planning.priced)
         since = time.monotonic()
-        self.columns, self.result = planning.solve(strategy=REFERENCE)
+        self.columns, self.result = _limited(planning, REFERENCE_SHARE).solve(strategy=REFERENCE)
         self.solved_s = time.monotonic() - since
         if self.result.objective is None:
             reasons = "; ".join(self.result.conflicts) or "raise --time-limit"
             raise NoPlanError(f"there is no plan to compare with: {reasons}")
         self.best: int = self.result.objective
+        self.start = [self.columns.kernels[i] for i in self.result.selected]
+        self.followed: dict[tuple[tuple[Members, ...], frozenset[int]], Followed] = {}
 
     def rows(self, strategies: Mapping[str, None], partitions: Sequence[PeerPartition]) -> Iterator[Row]:
         """Strategies in the given order, then partitions."""
-        for name in strategies:
+        rows = len(strategies) + len(partitions)
+        for done, name in enumerate(strategies):
             since = time.monotonic()
             if name in POLICIES:
-                followed = follow_policy(self.planning, name, self.context)
+                planning = _limited(self.planning, 1 / (rows - done))
+                followed = follow_policy(planning, name, self.context, start=self.start)
                 yield self._followed(name, "strategy", followed, since)
             else:
                 yield self._solved(name, since)
-        for partition in partitions:
+        for done, partition in enumerate(partitions, len(strategies)):
             since = time.monotonic()
-            yield self._partition(partition, since)
+            yield self._partition(partition, since, 1 / (rows - done))
 
     def _solved(self, name: str, since: float) -> Row:
         columns, result = self.columns, self.result
@@ -195,13 +201,26 @@ class _Comparer:
             for item in followed.illegal
         )  # fmt: skip
 
-    def _partition(self, partition: PeerPartition, since: float) -> Row:
+    def _partition(self, partition: PeerPartition, since: float, share: float) -> Row:
         mapped = map_partition(self.planning.priced.space.program, partition)
-        followed = follow_groups(self.planning, mapped.groups, self.context, views=mapped.views)
+        key = (mapped.groups, mapped.views)
+        if key not in self.followed:
+            self.followed[key] = follow_groups(
+                _limited(self.planning, share), mapped.groups, self.context, views=mapped.views, start=self.start
+            )
+        followed = self.followed[key]
         return self._followed(partition.name, "partition", followed, since, mapped)
 
     def _ratio(self, objective: int) -> float:
         return objective / self.best if self.best else 1.0
+
+
+def _limited(planning: Planning, share: float) -> Planning:
+    """The same planning with a share of the time that is left."""
+    left = planning.clock.left()
+    if left is None:
+        return planning
+    return replace(planning, clock=Clock(limit=share * left))
 
 
 def _reasons(result: SolveResult) -> str:

@@ -49,22 +49,28 @@ class Followed:
         return None if total is None else total - chosen
 
 
-def follow_policy(planning: Planning, name: str, context: Context | None = None) -> Followed:
-    """The plan of a policy (a key of POLICIES); InputError where pins are asked of it, which it cannot honour."""
+def follow_policy(
+    planning: Planning, name: str, context: Context | None = None, *, start: Sequence[Kernel] = ()
+) -> Followed:
+    """The plan of a policy (a key of POLICIES); InputError where pins are asked of it, which it cannot honour.
+
+    `start`: see `follow_groups`.
+    """
     if planning.options.together or planning.options.apart:
         raise InputError(f"strategy {name} follows its own rules and takes no pins; use cpsat")
     found = context or Context(planning.priced)
-    return follow_groups(planning, POLICIES[name](found), found)
+    return follow_groups(planning, POLICIES[name](found), found, start=start)
 
 
 def follow_groups(
     planning: Planning, groups: Sequence[Members], context: Context | None = None, *,
-    views: frozenset[int] = frozenset(),
+    views: frozenset[int] = frozenset(), start: Sequence[Kernel] = (),
 ) -> Followed:  # fmt: skip
     """The plan of given groups (ascending operator numbers; every operator in a group or in `views`, which are free).
 
     Where all of them are kernels there is nothing to choose. A group that is no kernel, or that waits for another one
-    in a circle, is replaced by the cheapest kernels inside it.
+    in a circle, is replaced by the cheapest kernels inside it; that search starts from those of `start`, a plan of the
+    whole program.
     """
     found = context or Context(planning.priced)
     realised = realise(found, groups, views=views)
@@ -77,7 +83,8 @@ def follow_groups(
         waiting = frozenset(place for place, members in enumerate(groups) if stuck & {members})
         realised = realise(found, groups, views=views, split=waiting)
     columns = _columns(planning, realised)
-    return _followed(planning, realised, columns, _cheapest(planning, columns, realised), len(groups))
+    result = _cheapest(planning, columns, _first_plan(columns, realised, start))
+    return _followed(planning, realised, columns, result, len(groups))
 
 
 def _columns(planning: Planning, realised: Realised) -> ColumnSet:
@@ -101,17 +108,35 @@ def _as_given(columns: ColumnSet, order: Sequence[int]) -> SolveResult:
     )  # fmt: skip
 
 
-def _cheapest(planning: Planning, columns: ColumnSet, realised: Realised) -> SolveResult:
-    """The cheapest plan of these columns; at worst each operator of an illegal group alone."""
+def _cheapest(planning: Planning, columns: ColumnSet, first: Sequence[int]) -> SolveResult:
+    """The cheapest plan of these columns, from `first` on."""
     limits = Limits(
         time_s=planning.clock.left(), work=planning.options.work_limit, workers=planning.workers,
         seed=planning.options.seed,
     )  # fmt: skip
-    kept = {*realised.whole, *realised.free}
-    warm = [i for i, k in enumerate(columns.kernels) if k in kept or (len(k.members) == 1 and k.full)]
-    result = solve(columns.problem, strategy="cpsat", limits=limits, warm=warm)
+    result = solve(columns.problem, strategy="cpsat", limits=limits, warm=first)
     status = Status.FEASIBLE if result.objective is not None else result.status
     return replace(result, status=status, bound=None)
+
+
+def _first_plan(columns: ColumnSet, realised: Realised, start: Sequence[Kernel]) -> list[int]:
+    """A plan of these columns: groups that are kernels, and in the others what `start` has there, else operators alone.
+
+    The kernels of `start` are taken as they are where all of them are columns; else those that keep nothing back.
+    """
+    place = {(k.members, k.writes): i for i, k in enumerate(columns.kernels)}
+    whole = [place[k.members, k.writes] for k in (*realised.whole, *realised.free) if (k.members, k.writes) in place]
+    found = [place[k.members, k.writes] for k in start if (k.members, k.writes) in place]
+    if start and len(found) == len(start):
+        return found
+    held = {m for i in whole for m in columns.kernels[i].members}
+    for i in (*found, *place.values()):
+        kernel = columns.kernels[i]
+        alone = i in found or len(kernel.members) == 1
+        if kernel.full and alone and held.isdisjoint(kernel.members):
+            held.update(kernel.members)
+            whole.append(i)
+    return whole
 
 
 def _followed(
