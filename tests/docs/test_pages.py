@@ -7,6 +7,8 @@ import shlex
 import pytest
 
 from fusesolve.cli import main
+from fusesolve.cli.app import COMMANDS as COMMANDS_TABLE
+from fusesolve.cli.app import GROUPS
 from tests.docs.pages import PAGES, ROOT, commands, links, output_of, outputs
 
 COMMANDS = sorted({line for page in PAGES for line in commands(page)})
@@ -48,6 +50,11 @@ def test_every_command_shown_works(workplace, capsys, line):
     assert arguments[0] == "fusesolve"
     code = main(arguments[1:])
     assert code == 0, capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", [*COMMANDS_TABLE, *GROUPS])
+def test_every_command_is_in_the_page_of_commands(name):
+    assert re.search(rf"^\| `{name}\b", (ROOT / "docs" / "COMMANDS.md").read_text(), re.MULTILINE)
 
 
 def test_the_pages_show_commands():
