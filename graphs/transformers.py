@@ -42,11 +42,13 @@ def merge(sheet: Sheet, name: str, x: str) -> str:
     return sheet.op(name, "reshape", turned, to=(batch, length, count * depth))
 
 
-def _attention(sheet: Sheet, query: str, key: str, value: str, mask: str, *, scale: float) -> str:
-    """softmax(query key^T * scale + mask) value over [B, H, S, D], as exports spell it."""
-    scores = sheet.op("qk", "matmul", query, key, transpose_b=True)
-    masked = sheet.op("masked", "add", sheet.op("scaled", "mul", scores, scale), mask)
-    return sheet.op("pv", "matmul", sheet.op("softmax", "softmax", masked, axis=3), value)
+def _attention(
+    sheet: Sheet, query: str, key: str, value: str, mask: str, *, scale: float, at: str = ""
+) -> str:  # fmt: skip
+    """softmax(query key^T * scale + mask) value over [B, H, S, D], as exports spell it; names start with `at`."""
+    scores = sheet.op(f"{at}qk", "matmul", query, key, transpose_b=True)
+    masked = sheet.op(f"{at}masked", "add", sheet.op(f"{at}scaled", "mul", scores, scale), mask)
+    return sheet.op(f"{at}pv", "matmul", sheet.op(f"{at}softmax", "softmax", masked, axis=3), value)
 
 
 def softmax() -> Sheet:
@@ -94,22 +96,38 @@ def gelu_mlp() -> Sheet:
 
 def gpt2_block() -> Sheet:
     """One layer of GPT-2 small at its full context."""
-    length, width, count = 1024, 768, 12
-    sheet = Sheet("gpt2_block", "One layer of GPT-2 small, f16, batch 1, 1024 tokens, with its causal mask as input.")
+    return gpt2(1)
+
+
+def gpt2(layers: int) -> Sheet:
+    """GPT-2 small, `layers` >= 1 of its 12 layers, f16, batch 1, 1024 tokens; one layer is the bundled block.
+
+    Operators of more than one layer carry the layer in front: `h0_ln_1`, `h1_ln_1`, ...
+    """
+    length, width = 1024, 768
+    about = f"{'One layer' if layers == 1 else f'{layers} layers'} of GPT-2 small, f16, batch 1, 1024 tokens"
+    sheet = Sheet("gpt2_block" if layers == 1 else f"gpt2_{layers}", f"{about}, with its causal mask as input.")
     x = sheet.input("x", "f16", 1, length, width)
     mask = sheet.input("causal_mask", "f16", 1, 1, length, length)
-    joined = linear(sheet, "c_attn", layer_norm(sheet, "ln_1", x), 3 * width)
+    for layer in range(layers):
+        x = _gpt2_layer(sheet, "" if layers == 1 else f"h{layer}_", x, mask)
+    sheet.output(x)
+    return sheet
+
+
+def _gpt2_layer(sheet: Sheet, at: str, x: str, mask: str) -> str:
+    width, count = sheet.shape(x)[-1], 12
+    joined = linear(sheet, f"{at}c_attn", layer_norm(sheet, f"{at}ln_1", x), 3 * width)
     parts = (
-        sheet.op(f"{name}_part", "slice", joined, axis=2, start=index * width, end=(index + 1) * width)
+        sheet.op(f"{at}{name}_part", "slice", joined, axis=2, start=index * width, end=(index + 1) * width)
         for index, name in enumerate(("q", "k", "v"))
     )
-    query, key, value = (heads(sheet, name, part, count) for name, part in zip("qkv", parts, strict=True))
-    context = _attention(sheet, query, key, value, mask, scale=0.125)
-    attended = sheet.op("res_1", "add", x, linear(sheet, "attn_proj", merge(sheet, "context", context), width))
-    hidden = linear(sheet, "c_fc", layer_norm(sheet, "ln_2", attended), 4 * width)
-    hidden = sheet.op("gelu", "gelu", hidden, approximate="tanh")
-    sheet.output(sheet.op("res_2", "add", attended, linear(sheet, "mlp_proj", hidden, width)))
-    return sheet
+    query, key, value = (heads(sheet, f"{at}{name}", part, count) for name, part in zip("qkv", parts, strict=True))
+    context = merge(sheet, f"{at}context", _attention(sheet, query, key, value, mask, scale=0.125, at=at))
+    attended = sheet.op(f"{at}res_1", "add", x, linear(sheet, f"{at}attn_proj", context, width))
+    hidden = linear(sheet, f"{at}c_fc", layer_norm(sheet, f"{at}ln_2", attended), 4 * width)
+    hidden = sheet.op(f"{at}gelu", "gelu", hidden, approximate="tanh")
+    return sheet.op(f"{at}res_2", "add", attended, linear(sheet, f"{at}mlp_proj", hidden, width))
 
 
 def bert_layer() -> Sheet:
