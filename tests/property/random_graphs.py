@@ -21,11 +21,12 @@ def _fits(left: tuple[int, ...], right: tuple[int, ...]) -> bool:
 class _Growing:
     """A graph that grows by drawn steps; a step that fits no value falls back to a unary operator."""
 
-    def __init__(self, draw, kinds: tuple[str, ...]) -> None:
-        self.draw, self.kinds = draw, kinds
+    def __init__(self, draw, kinds: tuple[str, ...], scale: int) -> None:
+        self.draw, self.kinds, self.scale = draw, kinds, scale
         self.builder = GraphBuilder("random")
+        shapes = [tuple(extent * scale if extent > 1 else 1 for extent in shape) for shape in SHAPES]
         self.values = [
-            self.builder.input(f"x{i}", TensorType(DType.F32, draw(st.sampled_from(SHAPES))))
+            self.builder.input(f"x{i}", TensorType(DType.F32, draw(st.sampled_from(shapes))))
             for i in range(draw(st.integers(1, 3)))
         ]
         self.made: list[str] = []
@@ -88,7 +89,8 @@ class _Growing:
 
     def _broadcast(self, x):
         rows, columns = self.shape(x)
-        return "broadcast", [x], {"to": (rows if rows > 1 else ROWS, columns if columns > 1 else COLUMNS)}
+        wide = (rows if rows > 1 else ROWS * self.scale, columns if columns > 1 else COLUMNS * self.scale)
+        return "broadcast", [x], {"to": wide}
 
     def finish(self) -> Graph:
         read = {item for name in self.made for item in self.builder._producer[name].inputs if isinstance(item, str)}
@@ -100,9 +102,12 @@ class _Growing:
 
 
 @st.composite
-def graphs(draw, most: int = 9, kinds: tuple[str, ...] = KINDS) -> Graph:
-    """A verified graph of 1 to `most` primitives; every value that nobody reads is an output, and some others."""
-    growing = _Growing(draw, kinds)
+def graphs(draw, most: int = 9, kinds: tuple[str, ...] = KINDS, scale: int = 1) -> Graph:
+    """A verified graph of 1 to `most` primitives; every value that nobody reads is an output, and some others.
+
+    Extents are 1, 4 * `scale` and 6 * `scale`.
+    """
+    growing = _Growing(draw, kinds, scale)
     for _ in range(draw(st.integers(1, most))):
         growing.step()
     return growing.finish()
