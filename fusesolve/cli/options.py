@@ -97,7 +97,7 @@ SeedOpt = Annotated[
 ]  # fmt: skip
 StrategyOpt = Annotated[
     str,
-    typer.Option("--strategy", metavar="NAME", help="cpsat (proven optimum), greedy, or unfused.",
+    typer.Option("--strategy", metavar="NAME", help="cpsat (proven optimum), unfused, greedy, or one of compare's.",
                  rich_help_panel=SOLVE_PANEL),
 ]  # fmt: skip
 TogetherOpt = Annotated[
