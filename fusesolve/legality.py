@@ -44,7 +44,7 @@ class LimitRule:
     lever: str
 
 
-MEMBER_LIMIT = 32
+MEMBER_LIMIT = 64
 IN_PLACE_LIMIT = 6
 IN_PLACE_BESIDE_CONTRACTION = 2
 

@@ -15,7 +15,8 @@ from fusesolve.candidates.program import Operator, Program
 from fusesolve.legality import may_grow
 from fusesolve.ops.definition import OpKind
 
-SETS_PER_ROOT = 4000  # groups grown from one operator before the space is cut, and says so
+SETS_PER_ROOT = 2000  # groups tried from one operator before the space is cut, and says so
+SETS_PER_ATTENTION = 6000  # the same from one pair of contractions: rotary embeddings of queries and keys multiply
 HULL_LIMIT = 40  # operators between the two contractions of an attention
 
 
@@ -137,7 +138,8 @@ class Grower:
         seen = {_mask(seed.members)}
         queue = [seed]
         found: list[Nest] = []
-        while queue and len(seen) <= SETS_PER_ROOT:
+        most = SETS_PER_ATTENTION if attention else SETS_PER_ROOT
+        while queue and len(seen) <= most:
             nest = queue.pop()
             found.append(nest)
             for part in self._neighbours(nest.members):

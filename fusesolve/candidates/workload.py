@@ -68,14 +68,23 @@ class Measure:
                     yield i, read
 
     def _touched(self) -> dict[int, int]:
-        """Bytes read of each storage: once each, the parts that are touched."""
-        elements: Counter[int] = Counter()
-        for _, read in self._external():
-            elements[read.storage] += read.elements
-        found = {}
-        for index, count in elements.items():
+        """Bytes read of each storage: the parts that are touched, once for each order in which it is walked.
+
+        The operands of a contraction are read in tiles, which share the cache whatever their order.
+        """
+        whole: dict[int, set[tuple[int, ...]]] = {}
+        parts: Counter[int] = Counter()
+        for i, read in self._external():
+            tensor = self.program.storage[read.storage].type
+            if read.elements < tensor.size or i in self.nest.inlined:
+                parts[read.storage] += read.elements
+            else:
+                whole.setdefault(read.storage, set()).add(() if self.nest.heads else tuple(self.nest.indices(i, read)))
+        found: dict[int, int] = {}
+        for index in (*whole, *(index for index in parts if index not in whole)):
             tensor = self.program.storage[index].type
-            found[index] = min(tensor.size, count) * tensor.dtype.itemsize
+            elements = len(whole[index]) * tensor.size if index in whole else min(tensor.size, parts[index])
+            found[index] = elements * tensor.dtype.itemsize
         return found
 
     def _evaluations(self) -> list[float]:
@@ -153,8 +162,13 @@ class Measure:
         return Work(fma=work.fma * count, alu=work.alu * count, sfu=work.sfu * count)
 
     def _conversions(self, full: list[int], written: list[int]) -> float:
-        """Instructions to convert 16-bit and 8-bit elements at loads and stores."""
-        types = [self.program.storage[s].type for s in (*full, *written)]
+        """Instructions to convert 16-bit and 8-bit elements at loads and stores.
+
+        A contraction takes its operands as they are, and its drain writes results in any type.
+        """
+        operands = {read.storage for head in self.nest.heads for read in self.ops[head].reads}
+        loaded = [s for s in full if s not in operands]
+        types = [self.program.storage[s].type for s in (*loaded, *(() if self.nest.heads else written))]
         return sum(_CONVERSION * t.size for t in types if t.dtype.is_float and t.dtype.itemsize < 4)
 
     def _result_points(self) -> int:
@@ -212,37 +226,41 @@ class Measure:
         return max(1, most)
 
     def _row(self) -> dict[str, Any]:
-        """Passes over a row, what a held row keeps, what a row that is not held reads again."""
+        """Passes over a row, what a held row keeps, what a row that is not held reads again (per further pass)."""
         nest = self.nest
         deep = [i for i in range(len(self.ops)) if nest.loops(i) & nest.reduced or self.ops[i].kind is OpKind.REDUCE]
         passes = 1 + max((nest.stage[i] for i in deep), default=0)
-        later = self._feeds_later_pass()
-        held = sum(self.program.storage[s].type.dtype.itemsize for s in later)
-        contiguous = int(nest.template is Template.ROW)
+        storage = self.program.storage
+        visits = {index: len(found) for (index, _), found in self._visits().items() if len(found) > 1}
+        again = sum(storage[index].type.nbytes * (count - 1) for index, count in visits.items())
         return {
-            "passes": passes, "held_bytes": float(held if passes > 1 else 0), "contiguous": contiguous,
-            "reread_bytes": float(sum(self.touched[s] for s in later) if passes > 1 else 0),
+            "passes": passes, "contiguous": int(nest.template is Template.ROW),
+            "held_bytes": float(sum(storage[index].type.dtype.itemsize for index in visits)),
+            "reread_bytes": again / max(1, passes - 1),
         }  # fmt: skip
 
-    def _feeds_later_pass(self) -> set[int]:
-        """Full-size storage read (again) after the first reduction: directly, or through operators before it."""
-        needed: set[int] = set()
-        found: set[int] = set()
+    def _visits(self) -> dict[tuple[int, tuple[int, ...]], set[int]]:
+        """The passes in which each storage of full size is read from memory, by the loops that it is walked in.
+
+        An operator before a reduction whose value is needed after it is computed again in the later pass.
+        """
         nest = self.nest
+        runs: list[set[int]] = [{stage} for stage in nest.stage]
+        found: dict[tuple[int, tuple[int, ...]], set[int]] = {}
         for i in reversed(range(len(self.ops))):
-            late = nest.stage[i] > 0 or i in needed
-            if not late:
-                continue
             for read in self.ops[i].reads:
                 made = self.program.storage[read.storage].producer
                 inside = None if made is None else nest.position.get(made)
-                if inside is None:
-                    if any(loop in nest.reduced for loop in self.nest.indices(i, read)):
-                        found.add(read.storage)
-                elif self.ops[inside].kind is not OpKind.REDUCE and nest.loops(inside) & nest.reduced:
-                    needed.add(inside)
-        rows = prod(nest.extent[loop] for loop in self.kernel - nest.reduced)
-        return {s for s in found if self.program.storage[s].type.size * 2 > rows * 2}
+                loops = tuple(nest.indices(i, read))
+                if inside is not None:
+                    if self.ops[inside].kind is not OpKind.REDUCE and nest.loops(inside) & nest.reduced:
+                        runs[inside] |= runs[i]
+                elif nest.reduced.intersection(loops) and 2 * self._walked(loops) > self.points:
+                    found.setdefault((read.storage, loops), set()).update(runs[i])
+        return found
+
+    def _walked(self, loops: tuple[int, ...]) -> int:
+        return prod(self.nest.extent[loop] for loop in loops if loop >= 0)
 
 
 def _redundancy(consumer: Operator, read: Read, producer: Operator) -> float:

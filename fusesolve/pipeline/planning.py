@@ -14,6 +14,7 @@ from fusesolve.graph import Graph
 from fusesolve.hardware import HardwareProfile
 from fusesolve.pipeline.columns import ColumnSet, apply_pins, by_source, find_operators, make_problem
 from fusesolve.pipeline.options import Event, PlanOptions, Report
+from fusesolve.pipeline.seeds import seed_space
 from fusesolve.solve import Limits, Progress, SolveResult, check_solution, solve
 
 HURRY_S = 2.0  # seconds for a last solve after an interrupt
@@ -139,6 +140,8 @@ def prepare(
         report(Event(stage="price", candidates=len(space.kernels)))
     prices = PriceOptions(launch=options.launch, implementation=options.implementation)
     priced = price_space(space, profile, prices)
+    if space.cut_by:
+        priced = seed_space(priced)
     clock.lap("price", since)
     return Planning(
         graph=graph, profile=profile, options=options, priced=priced, workers=workers, clock=clock, warnings=warnings,
