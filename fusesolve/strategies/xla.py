@@ -19,17 +19,19 @@ _ALONE = frozenset({OpKind.CONTRACTION, OpKind.OPAQUE})
 def fuse_by_priority(context: Context) -> list[Members]:
     """XLA's GPU fusion: a producer goes into all its users or into none, the one that saves most first.
 
-    First the rewriters: a contraction (a library call) takes an addition of a row or of a matrix; a reduction over the
-    innermost axis and the elementwise operator that reads both its result and its operand become one kernel
-    (normalisations, and chains of them). Then priority fusion: a producer's priority is T(apart) - T(in all its users)
-    by XLA's own model (`Estimate`); the greatest is fused, copied into every user, until none is positive. If one user
-    cannot take it, it stays. Limits: OPERAND_LIMIT operands and results, REDUCTION_LIMIT reductions, INSTRUCTION_LIMIT
-    instructions; a reduction is a producer only of elementwise work over its own result. Then siblings: fusions that
-    read the same tensor over the same space become one with several results. Rules read in XLA fd2bea06,
-    `priority_fusion.cc`, `gpu_fusible.cc`, and in fork d89fd87d, `multi_output_fusion.cc`; the rewriters are those that
-    its recorded partitions show. Left out: Triton's tile limits, and horizontal fusion (gone in the later fork).
+    First the rewriters: contractions that read one left operand become one library call; any other contraction takes
+    an addition of a row or of a matrix; a reduction over the innermost axis and the elementwise operator that reads
+    both its result and its operand become one kernel (normalisations, and chains of them). Then priority fusion: a
+    producer's priority is T(apart) - T(in all its users) by XLA's own model (`Estimate`); the greatest is fused, copied
+    into every user, until none is positive. If one user cannot take it, it stays. Limits: OPERAND_LIMIT operands and
+    results, REDUCTION_LIMIT reductions, INSTRUCTION_LIMIT instructions; a reduction is a producer only of elementwise
+    work over its own result. Then siblings: fusions over one space that walk the same tensor become one with several
+    results. Rules read in XLA fd2bea06, `priority_fusion.cc`, `gpu_fusible.cc`, and in fork d89fd87d,
+    `multi_output_fusion.cc`; the rewriters are those that recorded partitions of XLA show. Left out: Triton's
+    contractions and tile limits, and horizontal fusion (gone in the later fork).
     """
     fusion = _Fusion(context)
+    fusion.merge_contractions()
     fusion.add_epilogues()
     fusion.join_normalisations()
     fusion.run()
@@ -59,10 +61,28 @@ class _Fusion:
         self.heap: list[tuple[float, int, int]] = []
         self.version: dict[int, int] = {}
 
+    def merge_contractions(self) -> None:
+        """Contractions of one shape of left operand become one item, if none needs another."""
+        shared: dict[tuple[int, int], list[int]] = {}
+        for index in self.items:
+            operator = self.context.operators[index]
+            if self.context.op(index) == "matmul" and operator.reads:
+                shared.setdefault((operator.reads[0].storage, operator.reduced), []).append(index)
+        ancestors, _ = self.context.reach
+        for names in shared.values():
+            first, *rest = names
+            if any(ancestors[later] >> earlier & 1 for later in names for earlier in names):
+                continue
+            for other in rest:
+                gone = self.items.pop(other)
+                item = self.items[first]
+                item.members |= gone.members
+                item.roots = (*(item.roots or (item.root,)), gone.root)
+
     def add_epilogues(self) -> None:
         """Contractions take an elementwise addition that alone reads them."""
-        for index in list(self.items):
-            if self.context.kind(index) is OpKind.CONTRACTION:
+        for index, item in list(self.items.items()):
+            if self.context.kind(index) is OpKind.CONTRACTION and len(item.members) == 1:
                 root = index
                 while (reader := self._only_reader(root)) is not None and self._is_added(root, reader):
                     self._absorb(index, reader)
@@ -221,11 +241,17 @@ class _Fusion:
         readers: dict[int, list[int]] = {}
         for name in sorted(self.items):
             if not self.items[name].sealed:
-                for storage in sorted(self.context.touched(self.items[name].members)[0]):
+                item = self.items[name]
+                reads = self.context.touched(item.members)[0]
+                for storage in sorted(s for s in reads if self._is_large(s, item)):
                     readers.setdefault(storage, []).append(name)
         for names in readers.values():
             for place, first in enumerate(names):
                 yield from ((first, second) for second in names[place + 1 :])
+
+    def _is_large(self, storage: int, item: _Item) -> bool:
+        """Whether the fusion walks the whole tensor once: a smaller one, read again and again, is no reason to join."""
+        return self.context.program.storage[storage].type.size >= self._space(item)[0]
 
     def _joinable(self, first: int, second: int) -> bool:
         a, b = self.items[first], self.items[second]
