@@ -117,3 +117,24 @@ def test_every_bundled_graph_has_a_plan_within_the_limits(name):
         assert found.objective_ns <= found.unfused_ns
         assert found.dram_bytes <= found.unfused_dram_bytes
         assert within_limits(found, name)
+
+
+@pytest.mark.parametrize("name", GPUS)
+@pytest.mark.parametrize(("graph_name", "kernels"), [("llama_block_prefill", 14), ("llama_block_decode", 13)])
+def test_the_llama_blocks_are_proven_with_few_kernels(graph_name, kernels, name):
+    """Shared key heads, rotary halves and gated feed-forward: from about 70 primitives."""
+    found = plan(graph_name, name)
+    assert found.status == "OPTIMAL" or found.gap <= 0.01
+    assert len(found.groups) <= kernels
+    assert within_limits(found, name)
+    (attention,) = [group for group in found.groups if group.template == "attention"]
+    assert any(node in ("qk", "attention") or node.startswith("attention/") for node in attention.nodes)
+    norms = [group for group in found.groups if any("norm" in node for node in group.nodes)]
+    assert len(norms) >= 2
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_a_bottleneck_is_three_convolutions_with_their_epilogues(name):
+    found = plan("resnet50_bottleneck", name)
+    assert [group.template for group in found.groups] == ["contraction"] * 3
+    assert {"conv3", "res", "relu3"} <= set(found.groups[-1].nodes)
