@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from fusesolve.access import AccessKind
 from fusesolve.ops.definition import OpKind
 from fusesolve.strategies.context import Context, Members
 
@@ -33,11 +34,15 @@ def fuse_pairs(context: Context) -> list[Members]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Node:
-    """A scheduler node: its operators, size (`numel`, `rnumel`), buffers, and place in the original order."""
+    """A scheduler node: its operators, size (`numel`, `rnumel`), buffers, and place in the original order.
+
+    `order`: which axes of its operand a reduction keeps and folds, in order; `()` for pointwise nodes.
+    """
 
     members: frozenset[int]
     numel: int
     rnumel: int
+    order: tuple[AccessKind, ...]
     reads: frozenset[int]
     writes: frozenset[int]
     moved: frozenset[int]  # buffers that it reads by another index than the loop's
@@ -84,6 +89,7 @@ class _Lowering:
         }  # fmt: skip
         return _Node(
             members=body, numel=operator.points, rnumel=operator.reduced if operator.kind is OpKind.REDUCE else 1,
+            order=tuple(axis.kind for axis in operator.reads[0].axes) if operator.kind is OpKind.REDUCE else (),
             reads=frozenset(reads), writes=frozenset(operator.writes), moved=frozenset(moved), extern=extern,
             first=place, last=place,
         )  # fmt: skip
@@ -174,7 +180,7 @@ def _distance(a: _Node, b: _Node) -> int:
 
 def _sizes_agree(a: _Node, b: _Node) -> bool:
     if (a.rnumel > 1) == (b.rnumel > 1):
-        return (a.numel, a.rnumel) == (b.numel, b.rnumel)
+        return (a.numel, a.rnumel, a.order) == (b.numel, b.rnumel, b.order)
     reduction, pointwise = (a, b) if a.rnumel > 1 else (b, a)
     return pointwise.numel in (reduction.numel, reduction.numel * reduction.rnumel)
 
@@ -184,6 +190,6 @@ def _fuse(a: _Node, b: _Node) -> _Node:
     written = a.writes | b.writes
     return _Node(
         members=a.members | b.members, numel=reduction.numel, rnumel=reduction.rnumel,
-        reads=(a.reads | b.reads) - written, writes=written, moved=a.moved | b.moved, extern=False,
-        first=min(a.first, b.first), last=max(a.last, b.last),
+        order=reduction.order, reads=(a.reads | b.reads) - written, writes=written, moved=a.moved | b.moved,
+        extern=False, first=min(a.first, b.first), last=max(a.last, b.last),
     )  # fmt: skip
