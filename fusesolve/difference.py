@@ -165,7 +165,7 @@ class _Side:
 
 def _primitives(definition: Any) -> dict[str, tuple[str, ...]]:
     """Names of the primitives of each operator, and of each primitive alone; none where there is no definition."""
-    if not isinstance(definition, Mapping):
+    if not isinstance(definition, Mapping) or not definition:
         return {}
     graph = parse_native(json.dumps(definition), "the plan's graph", {}, False)
     found: dict[str, tuple[str, ...]] = {node.name: (node.name,) for node in graph.nodes}

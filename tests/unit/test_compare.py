@@ -141,7 +141,8 @@ def test_names_of_strategies(text, names):
 def row(name, objective, **more):
     fields = {
         "name": name, "kind": "strategy", "objective_ns": objective, "ratio": objective / 1000, "kernels": 2,
-        "groups": 2, "dram_bytes": 1024, "legal": True, "in_space": True, "priced_as": "own", "illegal": (), "seconds": 0.1,
+        "groups": 2, "dram_bytes": 1024, "legal": True, "in_space": True, "priced_as": "own", "illegal": (),
+        "seconds": 0.1,
     }  # fmt: skip
     return Row(**(fields | more))
 
