@@ -20,7 +20,6 @@ PLANNED = [case for case in CASES if case.written_out and case.id not in NOT_EXP
 DEVIATES = {
     ("FC-013", "must_materialize"): "the source is computed at the one index it is stored to, not at all 26",
     ("FC-017", "must_materialize"): "all four norms share one row kernel, so the sums stay on chip and are never read",
-    ("FC-023", "must_not_fuse"): "boundary tests of a concat are priced as constant work per element",
     ("FC-028", "max_groups"): "`sub_from_one` is no operator of the native format, so it is opaque",
     ("FC-034", "max_groups"): "a row reduction and a sum over all rows are two reduction spaces",
     ("FC-041", "max_groups"): "a library product with a pointwise kernel is predicted 5 % faster than its epilogue",
