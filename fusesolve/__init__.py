@@ -1,6 +1,6 @@
 """fusesolve: provably optimal kernel-fusion plans for neural-network graphs on a described accelerator.
 
-`plan` and `explain` are what the command line calls; everything else is imported from its own module.
+`plan`, `explain`, `compare` and `diff` are what the command line calls; all else is imported from its own module.
 Importing this package loads no solver, compiler or array library: they come with the first call.
 """
 
@@ -10,6 +10,8 @@ from fusesolve.errors import FusesolveError, InputError, InternalError, MissingE
 from fusesolve.plan import Plan
 
 if TYPE_CHECKING:
+    from fusesolve.comparison import Comparison
+    from fusesolve.difference import Difference
     from fusesolve.explanation import Explanation
     from fusesolve.graph import Graph
     from fusesolve.hardware import HardwareProfile
@@ -25,6 +27,8 @@ __all__ = [
     "Plan",
     "ValidationError",
     "__version__",
+    "compare",
+    "diff",
     "explain",
     "plan",
 ]
@@ -50,3 +54,24 @@ def explain(graph: "Graph | str", hardware: "HardwareProfile | str", **options: 
     from fusesolve import explanation
 
     return explanation.explain(graph, hardware, **options)
+
+
+def compare(graph: "Graph | str", hardware: "HardwareProfile | str", **options: Any) -> "Comparison":
+    """Price what every strategy makes of `graph` on `hardware`, beside the optimum.
+
+    `strategies`: names, left out: all. `partitions`: files or documents of what other compilers chose. The other
+    `options` are those of `plan`, without pins. Raises InputError for bad input, NoPlanError where there is no plan.
+    """
+    from fusesolve import comparison
+
+    return comparison.compare(graph, hardware, **options)
+
+
+def diff(left: "Plan | str", right: "Plan | str") -> "Difference":
+    """Tell two plans apart (objects or JSON files): kernels merged, split, regrouped, re-tiled, by time and bytes.
+
+    Raises InputError where a file is no plan, or the plans share no operator.
+    """
+    from fusesolve import difference
+
+    return difference.diff(left, right)
