@@ -15,6 +15,7 @@ SCHEMAS: dict[str, str] = {
     "pins": "fusesolve-pins/1: operators that must or must not share a kernel (JSON)",
     "explanation": "fusesolve-explanation/1: why operators share a kernel or do not (JSON)",
     "compare": "fusesolve-compare/1: strategies and partitions side by side (JSON)",
+    "diff": "fusesolve-diff/1: two plans told apart (JSON)",
     "validation": "fusesolve-validation/1: predictions against a toolchain or a device (JSON)",
     "accuracy": "fusesolve-accuracy/1: errors of the simulator on measured tables (JSON)",
     "whatif": "one row of a what-if study (CSV), as an object of column name to value",

@@ -2,6 +2,7 @@
 
 import json
 
+import jsonschema
 import pytest
 
 from fusesolve import plan
@@ -10,6 +11,7 @@ from fusesolve.difference import diff, load_plan
 from fusesolve.errors import InputError
 from fusesolve.plan import GraphRecord
 from fusesolve.report.diff import diff_table
+from fusesolve.schema import load_schema
 
 DEFINITION = {
     "format": "fusesolve-graph/1",
@@ -162,6 +164,7 @@ def real():
 
 def test_real_plans_account_for_every_nanosecond_and_byte(real):
     found = diff(*real).to_dict()
+    jsonschema.validate(found, load_schema("diff"))
     assert sum(change["delta_ns"] for change in found["changes"]) == found["delta_ns"] < 0
     assert sum(change["delta_dram_bytes"] for change in found["changes"]) == found["delta_dram_bytes"] < 0
     touched = [i for change in found["changes"] for i in change["left"]]
