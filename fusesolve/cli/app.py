@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fusesolve.cli import accuracy, compare, diff, explain, graphs, plan, profiles, schema, validate
+from fusesolve.cli import accuracy, calibrate, compare, diff, explain, graphs, plan, profiles, schema, validate
 
 ABOUT = """
 Plan which operators of a neural network share a kernel on a described accelerator, with a proof.
@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[Callable[..., Any], str]] = {
     "explain": (explain.explain_command, explain.EXAMPLES),
     "validate": (validate.validate_command, validate.EXAMPLES),
     "accuracy": (accuracy.accuracy_command, accuracy.EXAMPLES),
+    "calibrate": (calibrate.calibrate_command, calibrate.EXAMPLES),
     "compare": (compare.compare_command, compare.EXAMPLES),
     "diff": (diff.diff_command, diff.EXAMPLES),
     "schema": (schema.schema_command, schema.EXAMPLES),

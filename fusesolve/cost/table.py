@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from fusesolve.group import Workload
 
 Array: TypeAlias = NDArray[np.float64]
+Flags: TypeAlias = NDArray[np.bool_]
 Columns: TypeAlias = Mapping[str, Array]
 # The caller's verdict on a block of resources: True where the limits of the device hold.
 Allowed: TypeAlias = Callable[[Mapping[str, Any]], Any]

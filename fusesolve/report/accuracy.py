@@ -1,4 +1,4 @@
-"""The errors of the simulator as a person reads them: one line an operator, then hosts, worst rows, what is left out."""
+"""The errors of the simulator as a person reads them: a line an operator, then hosts, worst rows, what is left out."""
 
 from collections.abc import Sequence
 

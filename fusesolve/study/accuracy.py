@@ -170,7 +170,7 @@ def predict_on(
 ) -> Predictions:
     """Predictions for samples of one device on a loaded profile; the host's share comes from these samples."""
     kernels = price_samples(samples, profile)
-    hosts = estimate_hosts(samples, kernels)
+    hosts = estimate_hosts(samples, kernels, profile.vendor)
     return Predictions(
         file=file, device=device, profile=profile, profile_name=name, samples=tuple(samples), kernels=kernels,
         predicted=add_hosts(samples, kernels, hosts), hosts=tuple(hosts.values()),

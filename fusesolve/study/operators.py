@@ -15,12 +15,13 @@ from fusesolve.candidates.space import inspect_group
 from fusesolve.decompose import add_operator
 from fusesolve.errors import InternalError
 from fusesolve.graph import DType, Graph, Literal, Operand, TensorType
-from fusesolve.group import Refusal, Workload
+from fusesolve.group import TEMPLATES, Refusal, Template, Workload
 from fusesolve.study.samples import Spec
 
 Sizes: TypeAlias = tuple[int, ...]
 Body: TypeAlias = Callable[["Call", Sizes], None]
 
+INDEX_WORK = 120.0  # integer instructions per element of PyTorch's index_select: two 64-bit divisions
 EXPONENT = Literal(1.7)  # of a power by a scalar: any number that no shortcut exists for
 
 
@@ -133,7 +134,7 @@ def _attention(call: Call, sizes: Sizes) -> None:
 
 
 def _quantise(call: Call, sizes: Sizes) -> None:
-    """x times a scale, clipped, as f8e4m3."""
+    """Elements times a scale, clipped, as f8e4m3."""
     scaled = call.run("mul", call.run("cast", call.feed(*sizes), to="f32"), call.feed(1, 1, dtype=DType.F32))
     call.finish(call.run("cast", call.run("clip", scaled, min=-448.0, max=448.0), to="f8e4m3"))
 
@@ -147,9 +148,8 @@ def _token_quantise(call: Call, sizes: Sizes) -> None:
 
 
 def _largest(call: Call, sizes: Sizes) -> None:
-    """The largest magnitude of each row."""
-    wide = call.run("cast", call.feed(*sizes), to="f32")
-    call.finish(call.run("reduce_max", call.run("abs", wide), axis=1, keepdims=True))
+    """The largest element of each row."""
+    call.finish(call.run("reduce_max", call.feed(*sizes), axis=1, keepdims=True))
 
 
 def _result(dtype: DType) -> DType:
@@ -158,13 +158,15 @@ def _result(dtype: DType) -> DType:
 
 
 _BINARY = ("add", "mul", "div", "pow", "sub")
-_UNARY = ("relu", "gelu", "tanh", "silu", "sigmoid", "exp", "square", "rsqrt", "copy")
+_UNARY = ("relu", "gelu", "tanh", "silu", "sigmoid", "exp", "square", "rsqrt", "abs", "copy")
 
 # Operator of a table -> how its graph is built.
 OPERATORS: Mapping[str, Body] = {
     **{op: partial(_binary, op) for op in _BINARY},
     **{f"{op}u": partial(_by_scalar, op) for op in ("add", "mul", "div", "pow")},
     **{op: partial(_unary, op) for op in _UNARY},
+    "activation": partial(_unary, "gelu"),
+    "cache_write": partial(_unary, "copy"),
     "softmax": _softmax,
     "layernorm": _layernorm,
     "rmsnorm": _rmsnorm,
@@ -179,6 +181,7 @@ OPERATORS: Mapping[str, Body] = {
     "conv2d": _conv2d,
     "attention": _attention,
     "quantise": _quantise,
+    "row_quantise": _quantise,
     "token_quantise": _token_quantise,
     "largest": _largest,
 }
@@ -203,12 +206,78 @@ def workload_of(spec: Spec) -> Workload:
     found = inspect_group(program, build_nest(program, tuple(range(len(program.operators)))))
     if isinstance(found, Refusal):
         raise InternalError(f"{spec.op} {spec.sizes} is not one kernel: {found.message}")
-    return _causal(spec, found.workload)
+    return _as_library(spec, _causal(spec, found.workload))
 
 
 def _causal(spec: Spec, workload: Workload) -> Workload:
     """A library's attention skips the keys behind each query: no graph says so, the call does."""
-    return replace(workload, causal=1) if spec.op == "attention" and spec.sizes[-1] and spec.sizes[1] > 1 else workload
+    if spec.op != "attention":
+        return workload
+    _, queries, _, heads, groups, _, causal = spec.sizes
+    return replace(workload, causal=int(causal and queries > 1), shared_heads=heads // groups)
+
+
+def _as_library(spec: Spec, workload: Workload) -> Workload:
+    """The launch shape of the library's row kernel (PyTorch's own, vLLM's), which no graph says."""
+    if spec.op == "conv2d":
+        return _winograd(spec, workload)
+    if spec.op == "embedding":
+        return replace(workload, alu=workload.alu + INDEX_WORK * spec.sizes[0] * spec.sizes[1])
+    rule = LIBRARY_ROWS.get(spec.op)
+    if rule is None:
+        return workload
+    rows, cols = spec.sizes[:2]
+    size = DType(spec.dtype).itemsize
+    threads, load, passes = rule(cols, size)
+    return replace(
+        workload, template=TEMPLATES.index(Template.ROW), outer=rows, inner=cols, contiguous=1, passes=passes,
+        reread_bytes=float(rows * cols * size), row_threads=threads, row_load_bytes=load, element_bytes=size,
+        row_norm=int(spec.op == "layernorm"),
+    )  # fmt: skip
+
+
+def _winograd(spec: Spec, workload: Workload) -> Workload:
+    """F(2x2, 3x3) of a library: 16 products for a tile of 2 x 2 results instead of 36 (Lavin and Gray 2015).
+
+    As a contraction: 16 rows for each tile, over the input channels.
+    """
+    batch, c_in, _, kernel, side, stride, pad = spec.sizes
+    if kernel != 3 or stride != 1:
+        return workload
+    tiles = -(-(side + 2 * pad - 2) // 2)
+    rows = 16 * batch * tiles * tiles
+    return replace(workload, m=rows, k=c_in, mma=float(rows) * workload.n * c_in)
+
+
+def _softmax_rows(cols: int, size: int) -> tuple[int, int, int]:
+    """Up to 1,024 columns a warp holds the row; above, a block of up to 1,024 threads reads it three times."""
+    if cols <= 1024:
+        return 32, size, 1
+    threads = 32
+    while threads < min(1024, cols * size // 16) // 2:
+        threads *= 2
+    return threads, 16, 3
+
+
+def _scalar_rows(cols: int, size: int) -> tuple[int, int, int]:
+    """A thread per column, up to 1,024, one element at a time."""
+    return min(1024, max(32, cols)), size, 1
+
+
+# Operator -> (columns, bytes of an element) -> threads to a row, bytes of a load, passes over the row.
+LIBRARY_ROWS: Mapping[str, Callable[[int, int], tuple[int, int, int]]] = {
+    "layernorm": lambda cols, size: (128, 4 * size, 2),
+    "softmax": _softmax_rows,
+    "rmsnorm": _scalar_rows,
+    "add_rmsnorm": _scalar_rows,
+    "silu_mul": _scalar_rows,
+    "activation": _scalar_rows,
+    "rope": lambda cols, size: (min(512, max(32, cols // 2)), 2 * size, 1),
+    "cache_write": lambda cols, size: (min(512, max(32, cols // 2)), 16, 1),
+    "largest": _scalar_rows,
+    "row_quantise": lambda cols, size: (256, 16, 1),
+    "token_quantise": lambda cols, size: (256, 16, 2),
+}
 
 
 def _thin_attention(spec: Spec) -> Workload:
@@ -221,5 +290,5 @@ def _thin_attention(spec: Spec) -> Workload:
     return replace(
         wide, m=wide.m * queries // max(2, queries), n=keys, mma=wide.mma * share, fma=wide.fma * share,
         alu=wide.alu * share, sfu=wide.sfu * share, read_bytes=rows + pairs, write_bytes=rows, a_bytes=rows,
-        b_bytes=pairs // 2, footprint_bytes=2 * rows + pairs,
+        b_bytes=pairs // 2, footprint_bytes=2 * rows + pairs, causal=0,
     )  # fmt: skip

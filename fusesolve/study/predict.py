@@ -44,10 +44,10 @@ def price_samples(samples: Sequence[Sample], profile: HardwareProfile) -> Array:
     seconds = np.zeros(len(samples))
     for timing in Timing:
         places = [
-            _Place(index, repeated(workload_of(spec), sample, profile))
+            _Place(index, workload)
             for index, sample in enumerate(samples)
             if sample.timing is timing
-            for spec in sample.kernels
+            for workload in repeated(sample, profile)
         ]
         if places:
             prices = price_workloads([place.workload for place in places], profile, OPTIONS[timing])
@@ -55,22 +55,26 @@ def price_samples(samples: Sequence[Sample], profile: HardwareProfile) -> Array:
     return seconds
 
 
-def repeated(workload: Workload, sample: Sample, profile: HardwareProfile) -> Workload:
-    """The workload when the same call is made again and again: what fits the L2 cache stays there, results too.
+def repeated(sample: Sample, profile: HardwareProfile) -> list[Workload]:
+    """The workloads when the same call is made again and again: what fits the L2 cache stays there, results too.
 
-    Activations and results compete for the cache with the other sets of weights that take turns. The knee is the
-    profile's (sharp: 1 / (1 + (knee / bytes)^12)), as for a plan's own intermediate tensors.
+    What all kernels of the call touch competes for the cache, with the other sets of weights that take turns. The knee
+    is the profile's (sharp: 1 / (1 + (knee / bytes)^12)), as for a plan's own intermediate tensors.
     """
+    workloads = [workload_of(spec) for spec in sample.kernels]
     cache = profile.memory.l2
     if cache is None:
-        return workload
-    moving = workload.read_bytes - workload.weight_bytes + workload.write_bytes
-    everything = moving + sample.copies * workload.weight_bytes
+        return workloads
+    moving = max(w.read_bytes - w.weight_bytes + w.write_bytes for w in workloads)
+    everything = moving + sample.copies * sum(w.weight_bytes for w in workloads)
     warm, warm_weights = (1.0 - _cold(float(cache.knee), total) for total in (moving, everything))
-    read = warm * (workload.read_bytes - workload.weight_bytes) + warm_weights * workload.weight_bytes
-    return replace(
-        workload, warm_read_bytes=int(read), warm_write_bytes=int(warm * workload.write_bytes), footprint_bytes=1
-    )
+    return [
+        replace(
+            w, warm_read_bytes=int(warm * (w.read_bytes - w.weight_bytes) + warm_weights * w.weight_bytes),
+            warm_write_bytes=int(warm * w.write_bytes), footprint_bytes=1,
+        )
+        for w in workloads
+    ]  # fmt: skip
 
 
 def _cold(knee: float, total: int) -> float:

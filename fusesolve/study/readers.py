@@ -86,14 +86,14 @@ def _gemm(row: Row) -> Iterator[Found]:
         return
     for column, before in (("vllm_us", _by_token(m, k)), ("trtllm_us", _by_tensor(m, k))):
         if row.get(column):
-            yield Sample(device=row["gpu"], op=f"quantise + gemm fp8 ({column[:-3]})", family=column, timing=Timing.GRAPH,
-                         kernels=(*before, product), latency=_latency(row, column), copies=WEIGHT_SETS)  # fmt: skip
+            yield Sample(device=row["gpu"], op=f"quantise + gemm fp8 ({column[:-3]})", family=column,
+                         timing=Timing.GRAPH, kernels=(*before, product), latency=_latency(row, column),
+                         copies=WEIGHT_SETS)  # fmt: skip
 
 
 def _by_tensor(rows: int, cols: int) -> tuple[Spec, ...]:
     """Quantisation by the largest magnitude of the tensor: find it, make the scale, scale."""
-    size = rows * cols
-    return Spec("largest", "bf16", (1, size)), Spec("mulu", "f32", (1, 1)), Spec("quantise", "bf16", (rows, cols))
+    return Spec("largest", "bf16", (rows, cols)), Spec("mulu", "f32", (1, 1)), Spec("quantise", "bf16", (rows, cols))
 
 
 def _by_token(rows: int, cols: int) -> tuple[Spec, ...]:
@@ -101,9 +101,16 @@ def _by_token(rows: int, cols: int) -> tuple[Spec, ...]:
 
 
 def _attention(row: Row) -> Iterator[Found]:
+    """Attention over a paged cache; except in an encoder the new keys and values are first copied into the cache."""
     sizes = (*_sizes(row, "batch", "q_len", "kv_len", "n_heads", "n_kv_heads", "head_dim"), int(row["causal"]))
+    batch, queries, _, heads, groups, width, _ = sizes
+    dtype = DTYPES[row["dtype"]]
+    cached = row["phase"] != "encoder"
+    copies: tuple[Spec, ...] = (Spec("cache_write", dtype, (batch * queries, 2 * groups * width)),) if cached else ()
+    if row["phase"] == "decode" and row["kernel"] == "vllm_flash_attn" and heads > groups > 1 and batch > 1:
+        copies += (Spec("copy", dtype, (batch, heads * width)),) * 2  # heads to groups and back
     yield Sample(device=row["gpu"], op=f"attention {row['phase']}", family=row["phase"], timing=Timing.GRAPH,
-                 kernels=(Spec("attention", DTYPES[row["dtype"]], sizes),), latency=_latency(row))  # fmt: skip
+                 kernels=(*copies, Spec("attention", dtype, sizes)), latency=_latency(row))  # fmt: skip
 
 
 def _bmm_graph(row: Row) -> Iterator[Found]:
@@ -113,12 +120,12 @@ def _bmm_graph(row: Row) -> Iterator[Found]:
 
 def _quantise(row: Row) -> Iterator[Found]:
     rows, cols = _sizes(row, "rows", "cols")
-    static = (Spec("quantise", "bf16", (rows, cols)),)
+    static = (Spec("quantise" if row["framework"] == "trtllm" else "row_quantise", "bf16", (rows, cols)),)
     dynamic = _by_tensor(rows, cols) if row["framework"] == "trtllm" else _by_token(rows, cols)
     for column, kernels in (("static_quant_us", static), ("dynamic_quant_us", dynamic)):
         if row.get(column):
-            yield Sample(device=row["gpu"], op=f"{column[:-3]} ({row['framework']})", family=column, timing=Timing.GRAPH,
-                         kernels=kernels, latency=_latency(row, column))  # fmt: skip
+            yield Sample(device=row["gpu"], op=f"{column[:-3]} ({row['framework']})", family=column,
+                         timing=Timing.GRAPH, kernels=kernels, latency=_latency(row, column))  # fmt: skip
 
 
 def _eager(row: Row, spec: Spec) -> Iterator[Found]:
@@ -154,8 +161,9 @@ def _layer_spec(op: str, dtype: str, row: Row) -> tuple[Spec, ...]:
         return (Spec("embedding", dtype, (rows, cols, VOCABULARY)),)
     if op == "rmsnorm_unfused_hf":
         wide, narrow = (rows, cols), (rows, 1)
-        return (Spec("copy", "f32", wide), Spec("square", "f32", wide), Spec("mean", "f32", wide), Spec("addu", "f32", narrow),
-                Spec("rsqrt", "f32", narrow), Spec("scale", "f32", wide), Spec("copy", dtype, wide), Spec("scale", dtype, wide))  # fmt: skip
+        chain = ("copy", wide), ("square", wide), ("mean", wide), ("addu", narrow), ("rsqrt", narrow), ("scale", wide)
+        last = Spec("copy", dtype, wide), Spec("scale", dtype, wide)
+        return (*(Spec(name, "f32", sizes) for name, sizes in chain), *last)
     if op in ("silu_mul", "rmsnorm", "add_rmsnorm", "layernorm", "softmax", "gelu", "silu"):
         return (Spec(op, dtype, (rows, cols)),)
     return ()
@@ -183,10 +191,11 @@ def _wall_clock(row: Row) -> Iterator[Found]:
 
 
 def _column_major(row: Row) -> Iterator[Found]:
-    """cuBLAS in column-major order: the transposed product of the row-major view."""
+    """A column-major library call: the transposed product of the row-major view."""
     m, n, k = _sizes(row, "m", "n", "k")
-    yield Sample(device=row["gpu"], op=f"gemm {row['dtype']}", family="gemm", timing=Timing.QUEUED, latency=_latency(row),
-                 kernels=(Spec("matmul", DTYPES[row["dtype"]], (n, m, k)),), resolution=MICROSECOND)  # fmt: skip
+    yield Sample(device=row["gpu"], op=f"gemm {row['dtype']}", family="gemm", timing=Timing.QUEUED,
+                 kernels=(Spec("matmul", DTYPES[row["dtype"]], (n, m, k)),), latency=_latency(row),
+                 resolution=MICROSECOND)  # fmt: skip
 
 
 def _reader(name: str, columns: str, read: Callable[[Row], Iterator[Found]]) -> Reader:
@@ -195,7 +204,10 @@ def _reader(name: str, columns: str, read: Callable[[Row], Iterator[Found]]) -> 
 
 READERS: tuple[Reader, ...] = (
     _reader("tensor-core GEMM", "gpu dtype m n k latency_us vllm_us trtllm_us", _gemm),
-    _reader("attention", "gpu phase dtype batch q_len kv_len n_heads n_kv_heads head_dim causal latency_us", _attention),
+    _reader(
+        "attention", "gpu phase dtype batch q_len kv_len n_heads n_kv_heads head_dim causal kernel latency_us",
+        _attention,
+    ),
     _reader("batched GEMM in a graph", "gpu op dtype batch m n k latency_us", _bmm_graph),
     _reader("quantisation", "gpu framework rows cols static_quant_us dynamic_quant_us", _quantise),
     _reader("eager elementwise", "gpu op rows cols latency_us", _eager_rows),

@@ -38,6 +38,7 @@ HOMES: dict[str, set[str]] = {
     "onnxscript": {"importers"},
     "google": {"importers"},
     "yaml": {"hardware_yaml", "importers"},
+    "scipy": {"study"},
     "typer": {"cli"},
     "rich": {"report"},
 }

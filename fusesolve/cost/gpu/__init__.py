@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 
-from fusesolve.cost.gpu import attention, contraction, opaque, pointwise, rows
+import numpy as np
+
+from fusesolve.cost.gpu import attention, contraction, library_rows, opaque, pointwise, rows
 from fusesolve.cost.gpu import terms as shared_terms
 from fusesolve.cost.gpu.device import Device, read_device
 from fusesolve.cost.sweep import Family, sweep
@@ -16,16 +18,20 @@ _MEMORY = shared_terms.combine
 def families(device: Device, options: PriceOptions) -> tuple[Family, ...]:
     """Which rows are priced by which template module, once per implementation that the options allow."""
 
-    def simple(template: Template, module_tilings: dict[str, Array], run: Callable[..., object]) -> Family:
+    def simple(
+        template: Template, module_tilings: dict[str, Array], run: Callable[..., object],
+        wants: Callable[[WorkloadTable], Array] | None = None, *, library: bool = False,
+    ) -> Family:  # fmt: skip
         return Family(
-            template=TEMPLATES.index(template), tilings=module_tilings, library=False,
-            evaluate=lambda w, tile: run(device, w, tile), combine=_MEMORY, wants=None,
+            template=TEMPLATES.index(template), tilings=module_tilings, library=library,
+            evaluate=lambda w, tile: run(device, w, tile), combine=_MEMORY, wants=wants,
         )  # fmt: skip
 
     found = [
         simple(Template.POINTWISE, pointwise.tilings(), pointwise.evaluate),
         simple(Template.MOVEMENT, pointwise.tilings(), pointwise.evaluate),
-        simple(Template.ROW, rows.tilings(contiguous=True), rows.evaluate),
+        simple(Template.ROW, rows.tilings(contiguous=True), rows.evaluate, _own_rows),
+        simple(Template.ROW, library_rows.tilings(), library_rows.evaluate, _library_rows, library=True),
         simple(Template.REDUCTION, rows.tilings(contiguous=False), rows.evaluate),
         simple(Template.OPAQUE, opaque.tilings(), opaque.evaluate),
     ]
@@ -37,7 +43,7 @@ def families(device: Device, options: PriceOptions) -> tuple[Family, ...]:
 
 def _contraction(device: Device, *, library: bool) -> Family:
     return Family(
-        template=TEMPLATES.index(Template.CONTRACTION), tilings=contraction.tilings(), library=library,
+        template=TEMPLATES.index(Template.CONTRACTION), tilings=contraction.tilings(device), library=library,
         evaluate=lambda w, tile: contraction.evaluate(device, w, tile, library=library), combine=contraction.combine,
         wants=_plain if library else None,
     )  # fmt: skip
@@ -54,6 +60,16 @@ def _attention(device: Device, *, library: bool) -> Family:
 def _plain(table: WorkloadTable) -> Array:
     """A library call does one bare contraction, or bare attention, and nothing else."""
     return table["plain"]
+
+
+def _library_rows(table: WorkloadTable) -> Array:
+    """Rows that a library's kernel does, with a launch shape of its own."""
+    return table["row_threads"]
+
+
+def _own_rows(table: WorkloadTable) -> Array:
+    """All other rows."""
+    return 1.0 - np.minimum(table["row_threads"], 1.0)
 
 
 def price(table: WorkloadTable, profile: HardwareProfile, options: PriceOptions, allowed: Allowed) -> Prices:

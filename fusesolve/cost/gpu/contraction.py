@@ -12,13 +12,15 @@ import numpy as np
 
 from fusesolve.cost.gpu import terms as t
 from fusesolve.cost.gpu.device import Device
-from fusesolve.cost.table import Array, Columns
+from fusesolve.cost.table import Array, Columns, Flags
 
 _SQUARE = (
     (16, 32), (16, 64), (16, 128), (32, 32), (32, 64), (32, 128), (64, 64), (64, 128), (64, 256), (128, 128),
-    (128, 192), (128, 256),
+    (128, 256),
 )  # fmt: skip
-SPLITS = (1, 2, 3, 4, 6, 8, 16, 32)
+# Further tiles of devices with asynchronous matrix instructions (`gemm_fine_tiles`).
+_FINE = ((64, 96), (64, 192), (128, 96), (128, 160), (128, 192), (128, 224), (192, 192), (8, 64), (8, 128))
+SPLITS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96)
 STEP_BYTES = 128  # bytes of a k-step of one operand row on the tensor pipe
 FMA_STEP = 8  # elements of a k-step on the FMA pipe
 OVERLAP = 2.7  # p-norm of compute and memory time
@@ -27,9 +29,10 @@ EXPOSED = 0.6  # share of a tile's epilogue that the next tile's main loop does 
 POWER_TIME = 300e-6  # seconds after which a kernel runs at its sustained power
 
 
-def tilings() -> dict[str, Array]:
-    """All (tile_m, tile_n, split) as (1, n) columns, tiles in both orientations."""
-    tiles = sorted({*_SQUARE, *((n, m) for m, n in _SQUARE)})
+def tilings(device: Device) -> dict[str, Array]:
+    """All (tile_m, tile_n, split) as (1, n) columns, tiles both ways; fine widths where the device has them."""
+    squares = (*_SQUARE, *(_FINE if device.constant("gemm_fine_tiles", 0.0) > 0 else ()))
+    tiles = sorted({*squares, *((n, m) for m, n in squares)})
     grid = np.array([(m, n, s) for m, n in tiles for s in SPLITS], dtype=np.float64)
     return {"tile_m": grid[None, :, 0], "tile_n": grid[None, :, 1], "split": grid[None, :, 2]}
 
@@ -66,9 +69,24 @@ def evaluate(device: Device, w: Columns, tile: Columns, *, library: bool) -> tup
         code=_code(w, tile, threads), dram_bytes=w["read_bytes"] + w["write_bytes"],
     )  # fmt: skip
     few = (tile["split"] > 1) & ((steps < 2) | (blocks > 4 * device.units))
+    if library:
+        few = few | ~_offered(device, w, tile, tensor)
     res["missing_blocks"] = np.where(few, 1.0, res["missing_blocks"])
     found = _terms(device, w, tile, res, steps=steps, step=step, tensor=tensor, library=library)
     return res, t.overhead_terms(device, res) | found
+
+
+def _offered(device: Device, w: Columns, tile: Columns, tensor: Array) -> Flags:
+    """Whether a library has the kernel: f32 libraries keep few tiles, and batched calls fewer (no split either)."""
+    area = tile["tile_m"] * tile["tile_n"]
+    batched = w["batch"] > 1
+    least = np.where(batched, device.constant("fma_batched_tile_min", 1024.0), device.constant("fma_tile_min", 1024.0))
+    most = np.where(batched, device.constant("fma_batched_tile_max", 32768.0), device.constant("fma_tile_max", 32768.0))
+    side = np.where(batched, device.constant("fma_batched_side", 32.0), 32.0)
+    narrow = np.minimum(tile["tile_m"], tile["tile_n"]) < side
+    fitting = (area >= least) & (area <= most) & ~narrow & ~(batched & (tile["split"] > 1))
+    offered: Flags = (tensor > 0) | fitting
+    return offered
 
 
 def _registers(w: Columns, tile: Columns, threads: Array, tensor: Array) -> Array:
@@ -93,7 +111,7 @@ def _rate(device: Device, w: Columns, tensor: Array, *, library: bool) -> Array:
     share = np.where(tensor, device.constant("gemm_efficiency", 0.93), device.constant("fma_efficiency", 0.95))
     peak = peak_rate(device, w)
     ideal = 2.0 * w["mma"] / peak
-    power = device.constant("gemm_power", 0.2) * np.where(tensor, 1.0, 0.0)
+    power = np.where(tensor, device.constant("gemm_power", 0.2), device.constant("fma_power", 0.0))
     share = share / (1.0 + power * ideal / (ideal + POWER_TIME))
     return peak * share * (1.0 if library else device.constant("generated_share", 0.95))
 
@@ -105,35 +123,64 @@ def _terms(
     rate = _rate(device, w, tensor, library=library) / units
     m, n = tile["tile_m"], tile["tile_n"]
     resident = np.clip(np.minimum(np.floor(32768.0 / (m * n)), res["resident"]), 1.0, 4.0)
-    mma = 2.0 * m * n * step / (rate / (1.0 + 0.5 / m + 0.5 / n))
-    useful = (np.minimum(m, w["m"]) + np.minimum(n, w["n"])) * step * w["operand_bytes"]
-    port = useful / device.constant("port", 160e9)
-    l2_time = res["blocks"] * steps * useful / (_l2_per_unit(device) * units)
-    interval = device.constant("gemm_latency", 0.8e-6) / np.maximum(device.constant("gemm_stages_max", 3.0), 1.0)
-    interval = np.where(tensor, interval, 0.5 * interval)
-    drain = device.constant("gemm_prologue", 0.5e-6) + (
-        np.minimum(m, w["m"]) * np.minimum(n, w["n"]) * np.where(tile["split"] > 1, 4.0, w["element_bytes"])
-        / device.constant("gemm_drain", 20e9)
+    edge = np.where(tensor, 0.5, device.constant("fma_edge", 8.0))
+    mma = 2.0 * np.maximum(m, 16.0) * np.maximum(n, 8.0) * step / (rate / (1.0 + edge / m + edge / n))
+    rows, cols = np.minimum(m, w["m"]), np.minimum(n, w["n"])
+    useful = (rows + cols) * step * w["operand_bytes"]
+    saved = 0.5 * device.constant("gemm_multicast", 0.0) * np.maximum(rows, cols) * step * w["operand_bytes"]
+    feeding = np.where(tensor, _l2_per_unit(device), device.constant("fma_feed", 12e9)) * units
+    l2_time = res["blocks"] * steps * (useful - np.where(tensor, saved, 0.0)) / feeding
+    feed = useful / device.constant("port", 160e9)
+    alone = np.where(tensor, 0.0, mma * device.constant("fma_alone", 1.1))
+    drain = np.where(tensor, device.constant("gemm_prologue", 0.5e-6), device.constant("fma_prologue", 1.0e-6)) + (
+        rows * cols * np.where(tile["split"] > 1, 4.0, w["element_bytes"])
+        / np.where(tensor, device.constant("gemm_drain", 20e9), device.constant("fma_drain", 30e9))
     )  # fmt: skip
     drain = drain + _epilogue(device, w, m, n)
     prologue = _prologue(device, w, tile, step)
     busy, only_mma = np.full_like(mma * steps, np.inf), np.zeros_like(mma * steps)
+    tail = np.where(tensor, device.constant("gemm_tail", 0.4), device.constant("fma_tail", 0.1))
     for count in RESIDENT:  # a kernel may keep fewer tiles on a unit than fit: it takes the best number
-        order = _Waves(device, res["blocks"], count)
-        step_time = np.maximum(mma, port + prologue / count)
+        order = _Waves(device, res["blocks"], count, tail)
+        step_time = np.maximum(mma, feed + prologue / count)
+        interval = np.maximum(_interval(device, w, m, n, step, tensor, count), alone)
         loop = order.over(partial(_loop, steps, step_time, interval))
         drains = order.over(lambda tiles: EXPOSED * drain * tiles) + (1.0 - EXPOSED) * drain
         found = np.where(count <= resident, np.maximum(loop, l2_time) + drains, np.inf)
         only_mma = np.where(found < busy, order.over(lambda tiles: steps * mma * tiles), only_mma)
         busy = np.minimum(busy, found)
-    streams = t.stream_terms(device, w)
-    split = np.where(tile["split"] > 1, device.constant("gemm_split", 3.0e-6), 0.0)
+    streams = _streams(device, w, tensor)
+    once = np.where(tensor, device.constant("gemm_split", 3.0e-6), device.constant("fma_split", 6.0e-6))
+    partial_sums = 0.4 * w["batch"] * w["m"] * w["n"] * tile["split"] / (_l2_per_unit(device) * units)
+    split = np.where(tile["split"] > 1, once + partial_sums, 0.0)
+    floor = device.gemm_floor + np.where(w["batch"] > 1, device.constant("gemm_batched", 0.0), 0.0)
     return streams | {
         "tensor": np.where(tensor, only_mma, 0.0), "fma": np.where(tensor, 0.0, only_mma),
-        "floor": np.full_like(busy, device.gemm_floor), "latency": np.maximum(busy - only_mma, 0.0),
+        "floor": np.zeros_like(busy) + floor, "latency": np.maximum(busy - only_mma, 0.0),
         "split": split + np.zeros_like(busy),
         "staging": w["staged_bytes"] * device.constant("staging_share", 0.15) / device.stream + np.zeros_like(busy),
     }  # fmt: skip
+
+
+def _streams(device: Device, w: Columns, tensor: Array) -> dict[str, Array]:
+    """`dram` and `l2` seconds of the compulsory bytes, at the share of the DRAM rate that contractions reach."""
+    spec = device.profile.memory.dram.bandwidth
+    found = t.stream_terms(device, w)
+    usual = device.stream / spec
+    share = np.where(tensor, device.constant("gemm_dram", usual), device.constant("fma_dram", usual))
+    cached = found["l2"] * device.l2 / (_l2_per_unit(device) * device.units)
+    return {"dram": found["dram"] * device.stream / (share * spec), "l2": cached}
+
+
+def _interval(device: Device, w: Columns, m: Array, n: Array, step: Array, tensor: Array, count: float) -> Array:
+    """Seconds between two k-steps of a lone tile: a load's latency over the steps in flight in shared memory."""
+    shared = device.profile.memory.shared
+    room = float(shared.per_unit) if shared is not None else 65536.0
+    depth = np.floor(room / (count * (m + n) * step * w["operand_bytes"]))
+    stages = np.clip(depth, 2.0, np.maximum(2.0, device.constant("gemm_stages_max", 3.0)))
+    return np.where(
+        tensor, device.constant("gemm_latency", 0.8e-6) / stages, device.constant("fma_latency", 0.3e-6)
+    )
 
 
 def _l2_per_unit(device: Device) -> float:
@@ -154,13 +201,13 @@ class _Waves:
     A single partial wave is sharp: its units work on one tile more or less.
     """
 
-    def __init__(self, device: Device, blocks: Array, count: float) -> None:
+    def __init__(self, device: Device, blocks: Array, count: float, tail: Array) -> None:
         self.count = np.full((1, 1), count)
         slots = device.units * count
         self.full = np.floor(blocks / slots)
         rest = blocks - self.full * slots
         self.last = np.ceil(rest / device.units)
-        self.tail = np.where(self.full > 0, device.constant("gemm_tail", 0.4), 0.0)
+        self.tail = np.where(self.full > 0, tail, 0.0)
         self.share = rest / slots
 
     def over(self, seconds: Callable[[Array], Array]) -> Array:

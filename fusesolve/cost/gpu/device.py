@@ -9,7 +9,7 @@ from fusesolve.group import TENSOR_TYPES
 from fusesolve.hardware import HardwareProfile, launch_overhead, per_clock, tensor_peak
 
 CODE_LINES = 16  # instruction lines of 128 bytes that a unit has in flight to the L2 cache
-SHORTEST = 0.3e-6  # seconds: no kernel starts and drains faster
+FLOOR = 1.2e-6  # seconds in which a kernel starts and drains: shortest kernels in CUDA graphs less the node's dispatch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,8 +20,8 @@ class Device:
     0 where the matrix pipe has no such type. `stream`: sustained DRAM bytes/s of a streaming kernel; `l2`: bytes/s
     of a kernel whose tensors stay in the L2 cache (read and write mixed). `code_fetch`: bytes/s at which one unit
     fetches instructions that its cache does not hold. `launch` is paid once per kernel; `floor` is the shortest kernel
-    on the device itself, `gemm_floor` what a contraction or attention adds to its work. The two calibrated floors were
-    measured in CUDA graphs, so the dispatch of a graph node is taken off.
+    on the device itself, `gemm_floor` and `attention_floor` what a contraction or attention adds to its work. No floor
+    contains the launch or the dispatch of a graph node.
     """
 
     profile: HardwareProfile
@@ -41,6 +41,7 @@ class Device:
     launch: float
     floor: float
     gemm_floor: float
+    attention_floor: float
 
     def constant(self, name: str, default: float) -> float:
         """A calibrated constant of the profile, or its default (docs/MODEL.md says where defaults come from)."""
@@ -57,7 +58,6 @@ def read_device(profile: HardwareProfile, launch: str) -> Device:
         found = per_clock(getattr(compute.pipes, pipe), dtype)
         return scale * (found if found is not None else 1.0)
 
-    dispatch = launch_overhead(profile, "graph")
     derate = clock / compute.clock
     tensor = np.array([(tensor_peak(profile, name) or 0.0) * derate for name in TENSOR_TYPES])
     tensor[TENSOR_TYPES.index("f32")] = 0.0  # f32 stays f32: TF32 rounds the operands, which is the user's choice
@@ -75,6 +75,7 @@ def read_device(profile: HardwareProfile, launch: str) -> Device:
         code_fetch=CODE_LINES * 128.0 / (cache.latency if cache is not None else memory.dram.latency),
         shared_bytes_per_s=shared,
         launch=launch_overhead(profile, "graph" if launch == "graph" else "stream"),
-        floor=max(SHORTEST, profile.constant("kernel_floor", dispatch + 1.2e-6) - dispatch),
-        gemm_floor=max(SHORTEST, profile.constant("gemm_t0", dispatch + 1.2e-6) - dispatch),
+        floor=profile.constant("kernel_floor", FLOOR),
+        gemm_floor=profile.constant("gemm_t0", FLOOR),
+        attention_floor=profile.constant("attention_t0", 3.0 * FLOOR),
     )  # fmt: skip

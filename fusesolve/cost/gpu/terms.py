@@ -14,7 +14,6 @@ from fusesolve.hardware import Limits, Registers
 KNEE_SHARPNESS = 12.0  # exponent of the L2 knee: fitted on bf16-to-fp8 quantisation, H100 and H200
 OVERLAP_LATENCY = 3.0  # p-norm of stream time and row latency: real overlap is partial
 OVERLAP_ARITHMETIC = 6.0  # p-norm of memory and arithmetic time
-OVERLAP_FLOOR = 12.0  # p-norm with the kernel's floor: nearly a maximum
 ARGUMENT_BYTES = 56  # a 1-D array argument of a Numba kernel (7 fields of 8 bytes)
 REGISTER_PLATEAU = 32.0  # registers that the compiler fills before it takes more
 LOAD_CODE = 18.7  # code bytes per load or store instruction
@@ -58,6 +57,7 @@ def stream_terms(device: Device, w: Columns) -> dict[str, Array]:
     """`dram` and `l2` seconds of the compulsory bytes: what another kernel wrote and is still cached comes from L2."""
     cold = cold_share(device, w["footprint_bytes"])
     warm = w["warm_read_bytes"] * (1.0 - cold)
+    warm = warm + w["warm_write_bytes"]
     dram = (w["read_bytes"] + w["write_bytes"] - warm) / device.stream
     return {"dram": dram, "l2": warm / device.l2}
 
@@ -156,7 +156,7 @@ def overhead_terms(device: Device, res: Columns) -> dict[str, Array]:
 
 
 def combine(terms: Columns, off: frozenset[str]) -> Array:
-    """Latency from terms: launch + p12(floor, p6(p3(stream, latency), pipes) + what nothing hides).
+    """Latency from terms: launch + floor + p6(p3(stream, latency), pipes) + what nothing hides.
 
     `stream` is dram + l2 + reread + staging + spill. A term named in `off` counts as 0.
     """
@@ -171,7 +171,7 @@ def combine(terms: Columns, off: frozenset[str]) -> Array:
     rest = 0.15 * (get("fma") + get("alu") + get("sfu") - arithmetic)
     body = pnorm(OVERLAP_ARITHMETIC, body, arithmetic + rest, get("shared"))
     body = body + get("code") + get("split")
-    return get("launch") + get("arguments") + pnorm(OVERLAP_FLOOR, get("floor"), body)
+    return get("launch") + get("arguments") + get("floor") + body
 
 
 _ZERO: Array = np.zeros((1, 1))
