@@ -164,12 +164,18 @@ class Measure:
     def _conversions(self, full: list[int], written: list[int]) -> float:
         """Instructions to convert 16-bit and 8-bit elements at loads and stores.
 
-        A contraction takes its operands as they are, and its drain writes results in any type.
+        A contraction takes its operands as they are, and its drain writes results in any type; a movement converts
+        nothing.
         """
+        if self.nest.template is Template.MOVEMENT:
+            return 0.0
         operands = {read.storage for head in self.nest.heads for read in self.ops[head].reads}
-        loaded = [s for s in full if s not in operands]
-        types = [self.program.storage[s].type for s in (*loaded, *(() if self.nest.heads else written))]
-        return sum(_CONVERSION * t.size for t in types if t.dtype.is_float and t.dtype.itemsize < 4)
+        types = {s: self.program.storage[s].type for s in (*full, *written)}
+        narrow = {s: t for s, t in types.items() if t.dtype.is_float and t.dtype.itemsize < 4}
+        read = {s: t for s, t in narrow.items() if s in full and s not in operands}
+        loaded = sum(min(t.size, self.touched[s] // t.dtype.itemsize) for s, t in read.items())
+        stored = sum(narrow[s].size for s in written if s in narrow and not self.nest.heads)
+        return _CONVERSION * (loaded + stored)
 
     def _result_points(self) -> int:
         return self.ops[self.nest.span].points

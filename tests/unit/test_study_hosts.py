@@ -1,0 +1,57 @@
+"""A host's share comes back from made-up measurements with the form that they were made with."""
+
+import numpy as np
+import pytest
+
+from fusesolve.study.hosts import add_hosts, estimate_hosts
+from fusesolve.study.samples import Sample, Spec, Timing
+
+US = 1e-6
+
+
+def samples(latencies, timing=Timing.EAGER, resolution=0.0):
+    spec = Spec("add", "f32", (8, 8))
+    return [
+        Sample(device="X", op="add", family="add", timing=timing, kernels=(spec,), latency=t, resolution=resolution)
+        for t in latencies
+    ]
+
+
+def test_a_cuda_host_hides_what_follows_the_launch():
+    kernels = np.array([1, 1, 2, 2, 3, 3, 40, 60, 80, 90, 100, 110]) * US
+    measured = np.maximum(30 * US, 15 * US + kernels)
+    found = estimate_hosts(samples(measured), kernels, "NVIDIA")["X", "add"]
+    assert found.floor == pytest.approx(30 * US)
+    assert found.offset == pytest.approx(15 * US)
+    assert add_hosts(samples(measured), kernels, {("X", "add"): found}) == pytest.approx(measured)
+
+
+def test_a_rocm_host_hides_next_to_nothing():
+    kernels = np.array([1, 1, 1, 2, 2, 2, 30, 40, 50]) * US
+    measured = 14 * US + kernels
+    found = estimate_hosts(samples(measured), kernels, "AMD")["X", "add"]
+    assert found.offset == pytest.approx(14 * US, rel=0.15)
+
+
+def test_where_no_call_is_bare_the_gap_is_bounded():
+    """Kernels of 1 ms that are priced 20 % too low must not become 200 us of host."""
+    kernels = np.linspace(800, 900, 12) * US
+    found = estimate_hosts(samples(kernels * 1.25), kernels, "NVIDIA")["X", "add"]
+    assert found.offset == pytest.approx(30 * US)
+
+
+def test_the_wall_clock_adds():
+    kernels = np.array([10, 20, 30, 40, 50, 60]) * US
+    rows = samples(kernels + 25 * US, Timing.WALL)
+    found = estimate_hosts(rows, kernels, "NVIDIA")
+    assert add_hosts(rows, kernels, found) == pytest.approx(kernels + 25 * US)
+
+
+def test_kernel_times_have_no_host():
+    rows = samples([3 * US], Timing.KERNEL)
+    assert estimate_hosts(rows, np.array([2 * US]), "NVIDIA") == {}
+
+
+def test_a_coarse_clock_reads_whole_steps():
+    rows = samples([2 * US, 1 * US], Timing.KERNEL, resolution=US)
+    assert add_hosts(rows, np.array([2.4 * US, 0.2 * US]), {}) == pytest.approx([2 * US, 1 * US])
