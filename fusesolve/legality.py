@@ -70,7 +70,7 @@ STRUCTURE_RULES: tuple[StructureRule, ...] = (
     StructureRule(
         name="carried-edge", hereditary=True, allowed=0,
         doc="Every edge inside a group is carried by the loops: no index that depends on data, no sort or scan, "
-        "no reshape whose boundaries do not nest, between a producer and its reader.",
+        "no reshape whose boundaries do not nest, no result of a concat of more than 6 sources.",
         count=lambda f: f.blocked,
         lever="write the value to memory between the two operators",
     ),

@@ -38,7 +38,7 @@ class Encoder:
         op = program.operators[index]
         reads = tuple(
             (
-                read.axes, read.elements, read.barrier, program.storage[read.storage].type,
+                read.axes, read.elements, read.barrier, read.apart, program.storage[read.storage].type,
                 program.storage[read.storage].weight, program.storage[read.storage].producer is None,
             )
             for read in op.reads

@@ -1,22 +1,23 @@
 """Growth: all convex, connected groups of the kernel space, one unit at a time.
 
-A *unit* is a chain of elementwise operators that the space keeps whole (see `chain_units`), or a single operator.
-Every connected convex set of two or more units has at least two units whose removal leaves it connected and convex, so
-growing by one neighbour and keeping convex sets only, with the smallest operator fixed, reaches every set whose
-smaller sets are legal too. Attention is not reachable through legal sets; it is seeded with the convex hull of its two
-contractions and grown from there.
+A *unit* is a chain or diamond of elementwise operators that the space keeps whole (see `chain_units`), or a single
+operator. Every connected convex set of two or more units has at least two units whose removal leaves it connected and
+convex, so growing by one neighbour and keeping convex sets only, with the smallest operator fixed, reaches every set
+whose smaller sets are legal too. Attention is not reachable through legal sets; it is seeded with the convex hull of
+its two contractions and grown from there.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from fusesolve.candidates.loops import Nest, build_nest
+from fusesolve.candidates.loops import Nest, build_nest, joins_many
 from fusesolve.candidates.program import Operator, Program
 from fusesolve.legality import may_grow
 from fusesolve.ops.definition import OpKind
 
-SETS_PER_ROOT = 2000  # groups tried from one operator before the space is cut, and says so
+SETS_PER_ROOT = 3000  # groups tried from one operator before the space is cut, and says so
 SETS_PER_ATTENTION = 6000  # the same from one pair of contractions: rotary embeddings of queries and keys multiply
+UNIT_LIMIT = 16  # operators of a unit
 HULL_LIMIT = 40  # operators between the two contractions of an attention
 
 
@@ -31,37 +32,106 @@ class Grown:
 
 
 def chain_units(program: Program, separable: frozenset[int]) -> list[tuple[int, ...]]:
-    """The unit of each operator: chains of elementwise operators that are never separated.
+    """The unit of each operator: chains and diamonds of elementwise operators that are never separated.
 
-    Operator v joins its producer u where u is elementwise and read by v alone, u's result is not an output, and v is
-    elementwise with no other operand of that size, over the same points, with a result of no more bytes. A plan that
-    separates u and v can let u's kernel do v as well: it then writes, and v's kernel reads, no more bytes than before,
-    and v's arithmetic only changes kernels. (Exact while these kernels are bound by bytes; where v's arithmetic is
-    exposed behind a contraction, the loss is at most that arithmetic.) Operators in `separable` stay single.
+    Operator v joins the units that make its large operands (of its own number of points) where these are elementwise
+    over the same points, nothing but v reads what leaves them, v's result has no more bytes than any of them, and
+    there is one such value (a chain) or one large value enters all of them (a diamond). A plan that separates such a
+    region can let the kernel of an early part do the rest as well: it then writes, and later kernels read, no more
+    bytes than before, and arithmetic only changes kernels. (Exact while these kernels are bound by bytes; where
+    arithmetic is exposed behind a contraction, the loss is at most that arithmetic.) Operators in `separable` stay
+    single; a unit has at most UNIT_LIMIT operators.
     """
     unit: list[tuple[int, ...]] = [(op.index,) for op in program.operators]
     for op in program.operators:
-        joined = None if op.index in separable else _chain_producer(program, op)
-        if joined is not None and joined not in separable:
-            merged = (*unit[joined], op.index)
-            for member in merged:
-                unit[member] = merged
+        if op.index not in separable:
+            _join_producers(program, op, unit, separable)
     return unit
 
 
-def _chain_producer(program: Program, op: Operator) -> int | None:
-    if op.kind is not OpKind.ELEMENTWISE:
+def join_branches(program: Program, unit: list[tuple[int, ...]], separable: frozenset[int]) -> frozenset[int]:
+    """Make a concat of many sources one unit with the branches that only it reads; returns the operators of such units.
+
+    The branches are alike, so all of them or none are computed in place. Nothing else joins such a unit: its result is
+    written, because each element of it tests every boundary.
+    """
+    alone: set[int] = set()
+    for op in program.operators:
+        if joins_many(op) and op.index not in separable:
+            members = _branches(program, op, unit) - separable
+            whole = tuple(sorted(members))
+            for member in whole:
+                unit[member] = whole
+            alone |= members
+    return frozenset(alone)
+
+
+def _branches(program: Program, op: Operator, unit: list[tuple[int, ...]]) -> frozenset[int]:
+    """The operator with all that it alone reads, upwards through elementwise operators and slices."""
+    found = {op.index}
+    stack = [op.index]
+    while stack:
+        for pred in program.preds[stack.pop()]:
+            movable = program.operators[pred].kind in (OpKind.ELEMENTWISE, OpKind.MOVEMENT)
+            kept = any(program.storage[value].required for value in program.operators[pred].writes)
+            if pred not in found and movable and not kept and found.issuperset(program.succs[pred]):
+                found.update(unit[pred])
+                stack.extend(unit[pred])
+    return frozenset(found)
+
+
+def _join_producers(program: Program, op: Operator, unit: list[tuple[int, ...]], separable: frozenset[int]) -> None:
+    """Grow the unit of `op` upwards, unit by unit."""
+    while True:
+        region = frozenset(unit[op.index])
+        made = _region_above(program, region, op)
+        if made is None or made & separable:
+            return
+        merged = region.union(*(unit[m] for m in made))
+        single = len(_entries(program, region, op.points)) == 1 or len(_entries(program, merged, op.points)) == 1
+        if len(merged) > UNIT_LIMIT or not single or not _is_closed(program, merged, op):
+            return
+        members = tuple(sorted(merged))
+        for member in members:
+            unit[member] = members
+
+
+def _region_above(program: Program, region: frozenset[int], op: Operator) -> frozenset[int] | None:
+    """Producers of the large values that enter the region, None where they are not elementwise over its points."""
+    if op.kind is not OpKind.ELEMENTWISE or op.points <= 1:
         return None
-    large = [read for read in op.reads if program.storage[read.storage].type.size >= op.points > 1]
-    if len({read.storage for read in large}) != 1 or large[0].barrier:
-        return None
-    storage = program.storage[large[0].storage]
-    if storage.producer is None or storage.required or len(storage.readers) != 1:
-        return None
-    producer = program.operators[storage.producer]
-    result = program.storage[op.writes[0]].type
-    same = producer.kind is OpKind.ELEMENTWISE and producer.points == op.points
-    return producer.index if same and result.nbytes <= storage.type.nbytes else None
+    result = program.storage[op.writes[0]].type.nbytes
+    found: set[int] = set()
+    for value, barrier in _entries(program, region, op.points):
+        storage = program.storage[value]
+        producer = storage.producer
+        if producer is None or barrier or storage.required or storage.type.nbytes < result:
+            return None
+        above = program.operators[producer]
+        if above.kind is not OpKind.ELEMENTWISE or above.points != op.points:
+            return None
+        found.add(producer)
+    return frozenset(found) or None
+
+
+def _entries(program: Program, region: frozenset[int], points: int) -> set[tuple[int, bool]]:
+    """Large values read in the region and made outside, with whether a view in between is a barrier."""
+    return {
+        (read.storage, read.barrier)
+        for member in region
+        for read in program.operators[member].reads
+        if program.storage[read.storage].type.size >= points and program.storage[read.storage].producer not in region
+    }
+
+
+def _is_closed(program: Program, region: frozenset[int], last: Operator) -> bool:
+    """Whether only the result of `last` leaves the region."""
+    return all(
+        not program.storage[value].required and region.issuperset(program.storage[value].readers)
+        for member in region
+        if member != last.index
+        for value in program.operators[member].writes
+    )
 
 
 class Grower:
@@ -71,6 +141,7 @@ class Grower:
         self.program = program
         self.ancestors, self.descendants = closure(program)
         self.unit = chain_units(program, separable)
+        self.alone = join_branches(program, self.unit, separable)
 
     def from_root(self, root: int) -> Grown:
         """Groups whose smallest operator is `root`, the first of its unit; attention left out."""
@@ -172,11 +243,13 @@ class Grower:
 
     def _neighbours(self, members: Iterable[int]) -> list[tuple[int, ...]]:
         inside = set(members)
+        if not self.alone.isdisjoint(inside):
+            return []
         near: set[int] = set()
         for member in inside:
             near.update(self.program.preds[member])
             near.update(self.program.succs[member])
-        return sorted({self.unit[item] for item in near - inside})
+        return sorted({self.unit[item] for item in near - inside - self.alone})
 
 
 def closure(program: Program) -> tuple[list[int], list[int]]:

@@ -16,7 +16,7 @@ from fusesolve.candidates.program import Operator, Program, Read
 from fusesolve.group import GroupFacts, Template
 from fusesolve.ops.definition import OpKind
 
-_APART = frozenset({AccessKind.WINDOW, AccessKind.SHIFTED})
+SOURCE_LIMIT = 6  # sources of a concat that others may compute in place: each element tests every boundary
 _CLOSED = frozenset({AccessKind.INDIRECT, AccessKind.WHOLE})
 _INDEX_ONLY = frozenset({OpKind.MOVEMENT, OpKind.GATHER, OpKind.GENERATE})
 
@@ -73,6 +73,11 @@ class _Union:
         a, b = self.find(left), self.find(right)
         if a != b:
             self.parent[max(a, b)] = min(a, b)
+
+
+def joins_many(op: Operator) -> bool:
+    """Whether the operator concatenates more sources than may be computed at another operator's points."""
+    return len(op.reads) > SOURCE_LIMIT and all(read.apart for read in op.reads)
 
 
 def build_nest(program: Program, members: Sequence[int]) -> Nest:
@@ -169,7 +174,7 @@ class _NestBuilder:
             self.outside.setdefault(read.storage, []).append((consumer, read))
             return
         kinds = {axis.kind for axis in read.axes}
-        if read.barrier or kinds & _CLOSED:
+        if read.barrier or kinds & _CLOSED or joins_many(self.ops[producer]):
             self.blocked += 1
             return
         source, target = self.base[producer], self.base[consumer]
@@ -178,7 +183,7 @@ class _NestBuilder:
                 self.union.join(source + atom, target + axis.out)
             elif axis.kind is AccessKind.REDUCED:
                 self.union.join(source + atom, target + len(op.out) + axis.red)
-        self.edges.append((producer, consumer, read, bool(kinds & _APART)))
+        self.edges.append((producer, consumer, read, read.apart))
 
     def build(self) -> Nest:
         find = self.union.find
@@ -199,15 +204,16 @@ class _NestBuilder:
         attention = len(heads) == 2 and self._is_attention(heads, folds, upstream)
         span = self._span(heads, attention)
         template = self._template(heads, folds, attention, span)
+        branches = len(self.inlined) if joins_many(self.ops[span]) else 0  # all alike: they count as nothing
         facts = GroupFacts(
-            size=len(self.ops),
+            size=len(self.ops) - branches,
             opaque=sum(op.kind is OpKind.OPAQUE for op in self.ops),
             contractions=len(heads), reductions=len(folds), blocked=self.blocked,
             conflicts=sum(self._diagonal(i) for i in range(len(self.ops))),
             stray=0 if attention else self._strays(heads, span, upstream),
             reduction_sets=len(reduced_sets),
             late_reductions=len(folds) if heads and not attention else 0,
-            in_place=len(self.inlined), attention=attention,
+            in_place=len(self.inlined) - branches, attention=attention,
         )  # fmt: skip
         reduced = frozenset().union(*reduced_sets) if reduced_sets else frozenset()
         return Nest(

@@ -14,6 +14,7 @@ from fusesolve.graph import DType, Graph, Node, TensorType
 from fusesolve.ops import OPS, access_map
 from fusesolve.ops.definition import OpKind, Work
 
+_APART = frozenset({AccessKind.WINDOW, AccessKind.SHIFTED})
 SMALL_GROUP_WIDTH = 8  # grouped convolutions with fewer result channels per group are windows, not contractions
 
 
@@ -28,12 +29,18 @@ class AtomAccess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    """One operand in storage terms. `barrier`: the view in between cuts across dimensions."""
+    """One operand in storage terms.
+
+    `barrier`: the view in between cuts across dimensions. `apart`: a window or a shift stands between the index of the
+    operand and that of the result, so a producer is computed at the reader's points (an operand of extent 1 in a
+    concat has no atom that would tell).
+    """
 
     storage: int
     axes: tuple[AtomAccess, ...]
     elements: int  # elements of the operand that the operator touches
     barrier: bool
+    apart: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,6 +193,7 @@ class _Builder:
         return Read(
             storage=number[root], axes=tuple(axes), elements=_touched(self.graph, node, operand, axes),
             barrier=operand in self.crossed,
+            apart=any(item.kind in _APART for item in access.operands[position]),
         )  # fmt: skip
 
     def _storage(self, number: Mapping[str, int], operators: tuple[Operator, ...]) -> tuple[Storage, ...]:
