@@ -38,6 +38,7 @@ def _streams(rng: np.random.Generator, points: int) -> dict[str, float | int]:
         "row_reads": row_reads, "full_writes": full_writes, "arrays": full_reads + row_reads + full_writes,
         "element_bytes": item, "narrow_bytes": item, "read_bytes": read, "write_bytes": write,
         "warm_read_bytes": int(read * rng.choice((0.0, 0.5, 1.0))), "footprint_bytes": read + write,
+        "warm_write_bytes": int(write * rng.choice((0.0, 0.0, 1.0))),
         "weight_bytes": int(read * rng.choice((0.0, 0.3))), "staged": staged,
         "staged_bytes": staged * points * item, "double": int(rng.random() < 0.1),
     }  # fmt: skip
@@ -86,6 +87,7 @@ def _contraction(rng: np.random.Generator) -> Workload:
 def _attention(rng: np.random.Generator) -> Workload:
     head = int(rng.choice((16, 32, 64, 80, 96, 128, 256, 512)))
     found = _product(rng) | {"k": head, "linear_tail": int(rng.random() < 0.8), "reductions": 2}
+    found |= {"causal": int(rng.random() < 0.3), "shared_heads": int(rng.choice((1, 1, 4, 8)))}
     points = float(found["batch"]) * float(found["m"]) * float(found["n"])
     return Workload(template=_number(Template.ATTENTION), head=head, **(found | {"mma": 2.0 * points * head}))
 
