@@ -17,6 +17,7 @@ from fusesolve.ops.definition import OpKind
 
 SETS_PER_ROOT = 3000  # groups tried from one operator before the space is cut, and says so
 SETS_PER_ATTENTION = 6000  # the same from one pair of contractions: rotary embeddings of queries and keys multiply
+_HEAVY = frozenset({OpKind.CONTRACTION, OpKind.WINDOW})
 UNIT_LIMIT = 16  # operators of a unit
 HULL_LIMIT = 40  # operators between the two contractions of an attention
 
@@ -38,15 +39,24 @@ def chain_units(program: Program, separable: frozenset[int]) -> list[tuple[int, 
     over the same points, nothing but v reads what leaves them, v's result has no more bytes than any of them, and
     there is one such value (a chain) or one large value enters all of them (a diamond). A plan that separates such a
     region can let the kernel of an early part do the rest as well: it then writes, and later kernels read, no more
-    bytes than before, and arithmetic only changes kernels. (Exact while these kernels are bound by bytes; where
-    arithmetic is exposed behind a contraction, the loss is at most that arithmetic.) Operators in `separable` stay
-    single; a unit has at most UNIT_LIMIT operators.
+    bytes than before, and arithmetic only changes kernels. That is exact while these kernels are bound by bytes; a
+    contraction's epilogue is not, so regions beside a contraction or window are taken apart again. Operators in
+    `separable` stay single; a unit has at most UNIT_LIMIT operators.
     """
     unit: list[tuple[int, ...]] = [(op.index,) for op in program.operators]
     for op in program.operators:
         if op.index not in separable:
             _join_producers(program, op, unit, separable)
+    for members in [members for members in dict.fromkeys(unit) if _touches_contraction(program, members)]:
+        for member in members:
+            unit[member] = (member,)
     return unit
+
+
+def _touches_contraction(program: Program, members: tuple[int, ...]) -> bool:
+    """Whether a contraction or window feeds the operators or reads what they make."""
+    near = {item for m in members for item in (*program.preds[m], *program.succs[m])}
+    return len(members) > 1 and any(program.operators[item].kind in _HEAVY for item in near.difference(members))
 
 
 def join_branches(program: Program, unit: list[tuple[int, ...]], separable: frozenset[int]) -> frozenset[int]:

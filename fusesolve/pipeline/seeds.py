@@ -13,11 +13,12 @@ SEEDING: tuple[str, ...] = ("nvfuser", "inductor", "dp")
 
 
 def seed_space(priced: Priced) -> Priced:
-    """The priced space with the kernels of the seeding policies beside its own."""
-    context = Context(priced)
-    groups = [members for name in SEEDING for members in POLICIES[name](context) if len(members) > 1]
-    realised = realise(context, list(dict.fromkeys(groups)))
-    known = {(kernel.members, kernel.writes) for kernel in priced.space.kernels}
-    fresh = tuple(k for k in dict.fromkeys(realised.whole) if (k.members, k.writes) not in known)
-    space = replace(realised.priced.space, kernels=(*priced.space.kernels, *fresh))
-    return replace(realised.priced, space=space)
+    """The priced space with the kernels of each seeding policy's partition beside its own."""
+    for name in SEEDING:
+        context = Context(priced)
+        realised = realise(context, POLICIES[name](context))
+        known = {(kernel.members, kernel.writes) for kernel in priced.space.kernels}
+        fresh = [k for k in dict.fromkeys(realised.whole) if (k.members, k.writes) not in known]
+        space = replace(realised.priced.space, kernels=(*priced.space.kernels, *fresh))
+        priced = replace(realised.priced, space=space)
+    return priced
