@@ -198,6 +198,7 @@ CONSTANTS: Mapping[str, Dimension] = {
     "norm_latency": _S,
     "norm_step": _S,
     "reread_room": _R,
+    "scatter_latency": _S,
     "argument_byte": _S,
 }
 

@@ -111,5 +111,6 @@ GROUPS: tuple[Group, ...] = (
         Fitted("attention_combine", 2 * US, 0.1 * US, 10 * US),
         Fitted("attention_tail", 0.6, 0.0, 1.0),
         Fitted("attention_power", 0.05, 0.0, 0.4),
+        Fitted("scatter_latency", 2 * US, 0.2 * US, 6 * US),
     )),
 )  # fmt: skip

@@ -80,5 +80,6 @@ def add_hosts(samples: Sequence[Sample], kernels: Array, hosts: dict[tuple[str, 
             floor[index], offset[index] = host.floor, host.offset
     found = np.maximum(floor, offset + kernels)
     step = np.array([sample.resolution for sample in samples])
-    read = np.where(step > 0, step, 1.0)
-    return np.where(step > 0, np.maximum(step, np.round(found / read) * step), found)
+    coarse = (step > 0) & np.isfinite(found)
+    found[coarse] = np.maximum(step[coarse], np.round(found[coarse] / step[coarse]) * step[coarse])
+    return found

@@ -232,7 +232,7 @@ def _as_library(spec: Spec, workload: Workload) -> Workload:
     return replace(
         workload, template=TEMPLATES.index(Template.ROW), outer=rows, inner=cols, contiguous=1, passes=passes,
         reread_bytes=float(rows * cols * size), row_threads=threads, row_load_bytes=load, element_bytes=size,
-        row_norm=int(spec.op == "layernorm"),
+        row_kind=ROW_KINDS.get(spec.op, 0),
     )  # fmt: skip
 
 
@@ -278,6 +278,10 @@ LIBRARY_ROWS: Mapping[str, Callable[[int, int], tuple[int, int, int]]] = {
     "row_quantise": lambda cols, size: (256, 16, 1),
     "token_quantise": lambda cols, size: (256, 16, 2),
 }
+
+
+# Kinds of a library's row kernels that take their own time: see `Workload.row_kind`.
+ROW_KINDS: Mapping[str, int] = {"layernorm": 1, "cache_write": 2}
 
 
 def _thin_attention(spec: Spec) -> Workload:
