@@ -96,8 +96,11 @@ def run_plan(graph: str | None, hardware: str, request: PlanRequest, goal: Sink,
     target = resolve_hardware(hardware, say)
     from fusesolve import plan
 
-    with shown_progress(quiet=quiet, verbose=verbose) as report:
-        found = plan(graph or DEFAULT_GRAPH, target, progress=report, **keywords)
+    try:
+        with shown_progress(quiet=quiet, verbose=verbose) as report:
+            found = plan(graph or DEFAULT_GRAPH, target, progress=report, **keywords)
+    except KeyboardInterrupt:
+        raise NoPlanError("interrupted before there was a plan") from None
     _write(found, goal, quiet=quiet)
     if found.status in ("INFEASIBLE", "NO_SOLUTION"):
         raise NoPlanError(_reason(found))

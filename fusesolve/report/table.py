@@ -87,7 +87,7 @@ def _marks(groups: Sequence[PlannedGroup]) -> str:
 
 
 def _facts(plan: Plan) -> list[tuple[str, str]]:
-    facts = [("total", _total(plan)), ("proof", _proof(plan))]
+    facts = [("status", plan.status), ("total", _total(plan)), ("proof", _proof(plan))]
     if plan.dram_bytes is not None:
         facts.append(("DRAM", _against(plan.dram_bytes, plan.unfused_dram_bytes)))
     if plan.peak_memory_bytes is not None:

@@ -79,11 +79,11 @@ def test_a_traceback_only_with_debug(cli, planner):
     assert done.err.splitlines()[-1].startswith("error: internal error")
 
 
-def test_an_interrupt_outside_the_solver_is_130(cli, planner):
+def test_an_interrupt_before_there_is_a_plan_is_no_plan(cli, planner):
     planner(KeyboardInterrupt())
     done = cli("plan", "--hw", "h100")
-    assert (done.code, done.out) == (130, "")
-    assert done.error == "interrupted before there was a result"
+    assert (done.code, done.out) == (3, "")
+    assert done.error == "interrupted before there was a plan"
 
 
 def test_running_out_of_memory_is_no_bug(cli, planner):
@@ -241,8 +241,9 @@ def test_ctrl_c_at_any_time_gives_a_plan_or_one_line(stage, delay):
         [sys.executable, "-c", INTERRUPTED.format(stage=stage, delay=delay)],
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
-    if done.returncode == 130:
-        assert (done.stdout, done.stderr) == ("", "error: interrupted before there was a result\n")
+    if done.returncode in (3, 130):  # 130: the signal came while the command itself was still being loaded
+        assert done.stdout == ""
+        assert done.stderr.startswith("error: interrupted before there was a ")
     else:
         assert done.returncode == 0
         plan = json.loads(done.stdout)
