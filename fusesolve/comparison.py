@@ -254,6 +254,6 @@ def _copy(size: int) -> Workload:
     points = max(1, -(-size // 4))
     return Workload(
         template=TEMPLATES.index(Template.MOVEMENT), inner=points, full_reads=1, full_writes=1, arrays=2,
-        element_bytes=4, narrow_bytes=4, read_bytes=size, write_bytes=size, warm_read_bytes=size,
+        element_bytes=4, read_bytes=size, write_bytes=size, warm_read_bytes=size,
         footprint_bytes=2 * size,
     )  # fmt: skip

@@ -83,7 +83,6 @@ class Workload:
     full_writes: int = 0
     arrays: int = 1  # arrays in the argument list
     element_bytes: int = 4  # widest element read or written at full size
-    narrow_bytes: int = 4  # narrowest element read or written at full size
     operand_bytes: int = 4  # contraction operands
     tensor_rate: int = -1  # index into TENSOR_TYPES, -1: not eligible for a tensor pipe
     held_bytes: float = 0.0  # bytes per point that a held row keeps between passes
@@ -95,8 +94,6 @@ class Workload:
     footprint_bytes: int = 0  # bytes of the values touched, for cache residency
     staged: int = 0  # arrays whose contiguous axis is not the kernel's
     staged_bytes: int = 0
-    a_bytes: int = 0  # contraction: left operand, as read from memory
-    b_bytes: int = 0
     weight_bytes: int = 0  # part of read_bytes that is weights of the model
     plain: int = 0  # 1: a contraction that a library call does alone
     row_threads: int = 0  # > 0: a library's row kernel, this many threads to a row (`passes` as the library makes them)
@@ -117,14 +114,11 @@ class FusionGroup:
 
     `members` index the operators of the program, ascending. `reads` and `writes` are value numbers:
     storage read from memory (inputs and weights of the model too) and storage written.
-    `optional` are the writes that another kernel could do instead (the value is computed again there);
-    `interior` are values needed outside that this kernel cannot write.
     """
 
     members: tuple[int, ...]
     reads: tuple[int, ...]
     writes: tuple[int, ...]
-    interior: tuple[int, ...]
     template: Template
     facts: GroupFacts
     workload: Workload

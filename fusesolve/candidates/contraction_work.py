@@ -14,12 +14,11 @@ _WINDOWED = frozenset({AccessKind.WINDOW, AccessKind.SHIFTED})
 
 
 class ContractionWork:
-    """Reads the contraction's part of a workload off a nest; `touched` are bytes read of each storage."""
+    """Reads the contraction's part of a workload off a nest."""
 
-    def __init__(self, program: Program, nest: Nest, touched: dict[int, int]) -> None:
+    def __init__(self, program: Program, nest: Nest) -> None:
         self.program = program
         self.nest = nest
-        self.touched = touched
         self.ops: list[Operator] = [program.operators[m] for m in nest.members]
         self.tail = self._linear_tail() if nest.template is Template.ATTENTION else None
 
@@ -59,14 +58,12 @@ class ContractionWork:
         return (found[0], found[1]) if len(found) == 2 else (found[0], frozenset())
 
     def _operands(self, head: int) -> dict[str, Any]:
-        """Bytes of the operands as they come from memory, and their type."""
+        """The operands' element type, and the work of the prologues that make them."""
         op = self.ops[head]
         storage = self.program.storage
         types = [storage[read.storage].type for read in op.reads[:2]]
-        loaded = [self._prologue_bytes(read) for read in op.reads[:2]]
         dtypes = {t.dtype for t in types}
         return {
-            "a_bytes": loaded[0], "b_bytes": loaded[-1],
             "operand_bytes": max(t.dtype.itemsize for t in types),
             "tensor_rate": _tensor_index(next(iter(dtypes))) if len(dtypes) == 1 else -1,
             "side_work": self._side_work(),
@@ -87,23 +84,6 @@ class ContractionWork:
             if i not in self.nest.heads
         )
         return instructions / sum(fused) if fused else 0.0
-
-    def _prologue_bytes(self, read: Read) -> int:
-        """Bytes from memory behind a fused operand: the external reads of its ancestors."""
-        storage = self.program.storage
-        seen: set[int] = set()
-        stack, total = [read.storage], 0
-        while stack:
-            value = stack.pop()
-            made = storage[value].producer
-            if value in seen:
-                continue
-            seen.add(value)
-            if made is None or made not in self.nest.position:
-                total += self.touched.get(value, 0)
-            else:
-                stack.extend(r.storage for r in self.program.operators[made].reads)
-        return total
 
     def _linear_tail(self) -> frozenset[int] | None:
         """Positions between the exponential and the second contraction, None unless all of them only scale.

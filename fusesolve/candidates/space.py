@@ -103,7 +103,7 @@ def inspect_group(program: Program, nest: Nest, writes: frozenset[int] | None = 
     reads, written = _reads(program, nest), tuple(sorted(needed))
     workload = Measure(program, nest, reads, written).workload()
     return FusionGroup(
-        members=nest.members, reads=reads, writes=written, interior=(), template=nest.template, facts=facts,
+        members=nest.members, reads=reads, writes=written, template=nest.template, facts=facts,
         workload=workload,
     )  # fmt: skip
 

@@ -29,7 +29,7 @@ class Measure:
         self.order = self._loop_order()
         self.points = prod(nest.extent[loop] for loop in self.kernel)
         self.touched = self._touched()
-        self.contraction = ContractionWork(program, nest, self.touched)
+        self.contraction = ContractionWork(program, nest)
 
     def workload(self) -> Workload:
         """The workload of the group for its template."""
@@ -140,7 +140,6 @@ class Measure:
             "full_writes": len(out_full),
             "arrays": len(self.touched) + len(self.writes),
             "element_bytes": max(itemsizes),
-            "narrow_bytes": min(itemsizes),
             "read_bytes": read_bytes,
             "write_bytes": write_bytes,
             "warm_read_bytes": sum(b for s, b in self.touched.items() if storage[s].producer is not None),

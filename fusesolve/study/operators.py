@@ -293,6 +293,6 @@ def _thin_attention(spec: Spec) -> Workload:
     share = queries / max(2, queries) * keys / max(2, keys)
     return replace(
         wide, m=wide.m * queries // max(2, queries), n=keys, mma=wide.mma * share, fma=wide.fma * share,
-        alu=wide.alu * share, sfu=wide.sfu * share, read_bytes=rows + pairs, write_bytes=rows, a_bytes=rows,
-        b_bytes=pairs // 2, footprint_bytes=2 * rows + pairs, causal=0,
+        alu=wide.alu * share, sfu=wide.sfu * share, read_bytes=rows + pairs, write_bytes=rows,
+        footprint_bytes=2 * rows + pairs, causal=0,
     )  # fmt: skip

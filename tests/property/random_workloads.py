@@ -36,7 +36,7 @@ def _streams(rng: np.random.Generator, points: int) -> dict[str, float | int]:
         "sfu": float(rng.integers(0, 8) * points), "instructions": float(rng.integers(1, 200)),
         "scratch": int(rng.integers(0, 30)), "live": int(rng.integers(1, 40)), "full_reads": full_reads,
         "row_reads": row_reads, "full_writes": full_writes, "arrays": full_reads + row_reads + full_writes,
-        "element_bytes": item, "narrow_bytes": item, "read_bytes": read, "write_bytes": write,
+        "element_bytes": item, "read_bytes": read, "write_bytes": write,
         "warm_read_bytes": int(read * rng.choice((0.0, 0.5, 1.0))), "footprint_bytes": read + write,
         "warm_write_bytes": int(write * rng.choice((0.0, 0.0, 1.0))),
         "weight_bytes": int(read * rng.choice((0.0, 0.3))), "staged": staged,
@@ -72,7 +72,7 @@ def _product(rng: np.random.Generator) -> dict[str, float | int]:
     a, b = batch * m * k * size, (batch if rng.random() < 0.5 else 1) * k * n * size
     return common | {
         "batch": batch, "m": m, "n": n, "k": k, "mma": float(points) * k, "operand_bytes": size,
-        "tensor_rate": TENSOR_TYPES.index(kind) if rng.random() < 0.9 else -1, "a_bytes": a, "b_bytes": b,
+        "tensor_rate": TENSOR_TYPES.index(kind) if rng.random() < 0.9 else -1,
         "read_bytes": a + b + int(common["read_bytes"]), "plain": int(rng.random() < 0.3),
         "side_work": float(rng.integers(0, 20)) if rng.random() < 0.3 else 0.0,
         "footprint_bytes": a + b + int(common["read_bytes"]) + int(common["write_bytes"]),
