@@ -58,15 +58,16 @@ def realise(
     as if they lay in memory. The groups in `split` (places) are taken apart although they are kernels: they wait for
     each other.
     """
-    writes = _assign_writes(context, [*groups, *((view,) for view in sorted(views))])
+    settled = _settle(context, groups, views)
     legal: list[FusionGroup] = []
     illegal: list[Illegal] = []
-    for place, members in enumerate(groups):
-        if not writes[place]:
+    for place, (members, writes) in enumerate(zip(settled.groups, settled.writes, strict=True)):
+        if not writes:
             continue
-        found = _verdict(context, members, writes[place], views, waits=place in split)
+        found = _CIRCLE if place in split else _fit(context, members, writes)
         if isinstance(found, Refusal):
-            illegal.append(Illegal(group=place, members=members, rule=found.rule, message=found.message))
+            reason = settled.refused.get(place, found)
+            illegal.append(Illegal(group=place, members=groups[place], rule=reason.rule, message=reason.message))
         else:
             legal.append(found)
     inside = [_through(context, item.members, views) for item in illegal]
@@ -104,18 +105,37 @@ def _seen_views(context: Context, views: frozenset[int], kernels: Sequence[Kerne
     return found
 
 
-def _verdict(
-    context: Context, members: Members, writes: frozenset[int], views: frozenset[int], *, waits: bool
-) -> FusionGroup | Refusal:
-    """The group as a kernel, reading through views if it can, or why it is none."""
-    if waits:
-        return Refusal(
-            rule="acyclic", message="the group and another one wait for each other's results",
-            lever="split one of the two",
-        )  # fmt: skip
-    wide = _through(context, members, views)
-    found = _fit(context, wide, writes)
-    return _fit(context, members, writes) if isinstance(found, Refusal) and wide != members else found
+_CIRCLE = Refusal(
+    rule="acyclic", message="the group and another one wait for each other's results", lever="split one of the two"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Settled:
+    """Each group with the views that it reads through, and what it writes; `refused`: why one cannot read through."""
+
+    groups: tuple[Members, ...]
+    writes: tuple[frozenset[int], ...]
+    refused: dict[int, Refusal]
+
+
+def _settle(context: Context, groups: Sequence[Members], views: frozenset[int]) -> _Settled:
+    """Let groups read through views; one that is no kernel that way reads them from memory, which others then fill."""
+    wide = [_through(context, members, views) for members in groups]
+    refused: dict[int, Refusal] = {}
+    lying = views.difference(*wide) | {view for view in views if context.required(view)}
+    while True:
+        chosen = [groups[place] if place in refused else wide[place] for place in range(len(groups))]
+        writes = _assign_writes(context, [*chosen, *((view,) for view in sorted(lying))])[: len(groups)]
+        failing: dict[int, Refusal] = {}
+        for place, members in enumerate(chosen):
+            if place not in refused and members != groups[place] and writes[place]:
+                found = _fit(context, members, writes[place])
+                failing.update({place: found} if isinstance(found, Refusal) else {})
+        if not failing:
+            return _Settled(groups=tuple(chosen), writes=tuple(writes), refused=refused)
+        refused.update(failing)
+        lying = lying.union(*(views.intersection(wide[place]) for place in failing))
 
 
 def _fit(context: Context, members: Members, writes: frozenset[int]) -> FusionGroup | Refusal:

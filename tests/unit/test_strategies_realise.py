@@ -138,6 +138,25 @@ def test_views_are_read_through_where_that_is_a_kernel():
     assert found.objective == sum(context.costs([group(context, "a"), group(context, "t m")]))
 
 
+def test_what_only_a_view_reads_need_not_be_written():
+    """a feeds m through t, all in one group: one kernel, and a never reaches memory."""
+    context, found = follow(VIEWED, "a m", views="t")
+    assert not found.illegal and kernels(context, found) == names("a t m")
+    assert [context.program.storage[w].value for k in found.kernels for w in k.writes] == ["m"]
+
+
+def test_a_view_that_one_group_cannot_read_through_lies_in_memory_for_it_alone():
+    """c takes t whole, so a must be written for t to exist; m still reads a through t."""
+    graph = {
+        "inputs": ["x: f32[512,512]", "w: f32[512,512]"],
+        "ops": ["a = relu(x)", "t = transpose(a; perm=1-0)", "m = matmul(t, w)", "c = cumsum(t; axis=0)"],
+        "outputs": ["m", "c"],
+    }
+    context, found = follow(graph, "a", "m", "c", views="t")
+    assert not found.illegal and kernels(context, found) == names("a", "t m", "c")
+    assert found.objective == sum(context.costs([group(context, text) for text in ("a", "t m", "c")]))
+
+
 def test_views_that_no_kernel_reads_through_cost_nothing():
     """A scan takes its operand whole, so the transposed tensor lies in memory, for nothing."""
     graph = {
