@@ -30,6 +30,7 @@ MOST_ROWS = 500  # rows of each table that one group is fitted on; which ones, a
 FEWEST_ROWS = 20  # a group with fewer rows keeps its constants
 NARROW = 0.05  # errors (as a ratio) beyond which the loss grows linearly, not as the square
 STEP = 0.01  # of a constant's range: the difference quotient must step over the kinks of tile choices
+SEEN = 1e-6  # a constant whose whole range moves no row by more than this share is not measured
 ROUNDS = 16  # evaluations of the Jacobian at most
 
 
@@ -58,7 +59,7 @@ class Calibration:
         """The profile's definition: a few lines on top of the one that was calibrated."""
         constants: dict[str, Any] = {"uncalibrated": False}
         for group in self.groups:
-            source = f"fusesolve calibrate on {', '.join(group.files)}: half of the rows, error on the other half"
+            source = f"fusesolve_calibrate: on {', '.join(group.files)}; half of the rows, error on the other half"
             for name, value in group.values.items():
                 constants[name] = {
                     "value": _quantity(name, value), "source": source, "rows": group.rows,
@@ -114,8 +115,7 @@ def _fit(
     group: Group, rows: Mapping[str, Sequence[Sample]], held_out: Mapping[str, Sequence[Sample]],
     profile: HardwareProfile,
 ) -> tuple[FittedGroup, HardwareProfile]:  # fmt: skip
-    best = _solve(group.constants, rows, profile)
-    values = dict(zip((c.name for c in group.constants), best.tolist(), strict=True))
+    values = _solve(group.constants, rows, profile)
     fitted = with_constants(profile, values)
     test = held_out if any(held_out.values()) else rows
     return (
@@ -127,8 +127,13 @@ def _fit(
     )  # fmt: skip
 
 
-def _solve(constants: Sequence[Fitted], rows: Mapping[str, Sequence[Sample]], profile: HardwareProfile) -> Array:
-    """The best values: a bounded least-squares fit in units of each constant's range, from the profile's values."""
+def _solve(
+    constants: Sequence[Fitted], rows: Mapping[str, Sequence[Sample]], profile: HardwareProfile
+) -> dict[str, float]:
+    """The best values: a bounded least-squares fit in units of each constant's range, from the profile's values.
+
+    A constant that no row depends on at the end is left out: these rows do not measure it.
+    """
     try:
         from scipy.optimize import least_squares
     except ImportError:
@@ -146,8 +151,9 @@ def _solve(constants: Sequence[Fitted], rows: Mapping[str, Sequence[Sample]], pr
         residuals, np.clip((start - low) / width, 0.02, 0.98), bounds=(0.0, 1.0), loss="soft_l1", f_scale=NARROW,
         diff_step=STEP, max_nfev=ROUNDS,
     )  # fmt: skip
-    best: Array = low + found.x * width
-    return best
+    seen = np.abs(found.jac).max(axis=0) > SEEN
+    best = (low + found.x * width).tolist()
+    return {name: value for name, value, measured in zip(names, best, seen.tolist(), strict=True) if measured}
 
 
 def _log_errors(samples: Sequence[Sample], profile: HardwareProfile, file: str) -> Array:

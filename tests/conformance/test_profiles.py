@@ -202,11 +202,11 @@ def test_an_npu_has_a_scratchpad_a_dma_and_a_dispatch(name):
 
 
 def test_calibrated_devices_carry_rows_and_errors():
-    for name, rows in (("a100", 1582), ("h100", 1362), ("h200", 1608)):
+    for name in ("a100", "h100", "h200"):
         profile = load_profile(name)
         assert not profile.uncalibrated
-        assert profile.calibration["gemm_efficiency"].rows == rows
-        assert 0.04 < profile.calibration["gemm_efficiency"].error < 0.08
+        assert profile.calibration["gemm_efficiency"].rows >= 500
+        assert 0.03 < profile.calibration["gemm_efficiency"].error < 0.09
     assert load_profile("rtx-4090").uncalibrated
     assert load_profile("rtx-4090").calibration["gemm_t0"].source.startswith("family: ")
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 from copy import deepcopy
 
 import pytest
@@ -381,8 +382,8 @@ def test_showing_a_profile_gives_every_number_with_its_source():
     assert shown["compute.pipes.fma.per_clock.f16"].value == "256"
     assert shown["compute.sustained_clock"].source.startswith("default: ")
     assert shown["memory.shared.carveouts"].value.endswith("233472")
-    assert shown["calibration.gemm_t0"].value == "2.41 us"
-    assert shown["calibration.gemm_efficiency"].value == "0.932"
+    assert re.fullmatch(r"[\d.]+ us", shown["calibration.gemm_t0"].value)
+    assert 0.8 < float(shown["calibration.gemm_efficiency"].value) < 1.1
     assert next(iter(shown)) == "name"
 
 

@@ -82,14 +82,14 @@ def test_the_split_is_by_sizes_and_the_same_on_every_device(tmp_path):
 
 
 def test_calibration_finds_the_constants_that_made_the_table(tmp_path):
-    truth = with_constants(load_profile("h200"), {"kernel_floor": 2.0e-6, "stream_share": 0.75, "l2_stream": 4e12})
+    truth = with_constants(load_profile("h200"), {"kernel_floor": 2.0e-6, "stream_share": 0.75, "l2_stream": 8e12})
     found = calibrate([write_truth(tmp_path / "q.csv", truth)], "h200")
     (group,) = found.groups
     assert group.name == "streams"
     assert group.after.mape < 0.025 < group.before.mape / 2
     assert group.values["kernel_floor"] == pytest.approx(2.0e-6, rel=0.05)
     assert group.values["stream_share"] == pytest.approx(0.75, rel=0.03)
-    assert max(group.values["l2_stream"], 0.75 * 4.8e12) == pytest.approx(4e12, rel=0.2)  # never below DRAM
+    assert group.values["l2_stream"] == pytest.approx(8e12, rel=0.2)
 
 
 def test_the_calibrated_profile_loads_and_says_where_it_comes_from(tmp_path, capsys):
