@@ -48,12 +48,17 @@ class ContractionWork:
         return prod(self.nest.extent[loop] for loop in loops)
 
     def _operand_loops(self, head: int) -> tuple[frozenset[int], frozenset[int]]:
-        """Loops of the two operands; the windowed dimensions of an image are loops of the left operand."""
+        """Loops of the two operands; the windowed dimensions of an image are loops of the left operand alone.
+
+        (A transposed convolution indexes its kernel by the result's position too; that makes no batch of it.)
+        """
         op = self.ops[head]
         found = []
-        for read in op.reads[:2]:
+        for position, read in enumerate(op.reads[:2]):
             loops = {loop for loop in self.nest.indices(head, read) if loop >= 0}
-            loops |= {self.nest.out[head][axis.out] for axis in read.axes if axis.kind in _WINDOWED and axis.out >= 0}
+            if position == 0:
+                windowed = {axis.out for axis in read.axes if axis.kind in _WINDOWED and axis.out >= 0}
+                loops |= {self.nest.out[head][out] for out in windowed}
             found.append(frozenset(loops))
         return (found[0], found[1]) if len(found) == 2 else (found[0], frozenset())
 
