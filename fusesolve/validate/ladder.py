@@ -17,6 +17,7 @@ from fusesolve.reference import random_feeds
 from fusesolve.validate.memory import Execute, KernelFaultError, ReferenceKernel, run_plan
 from fusesolve.validate.oracle import Oracle, Verdict
 from fusesolve.validate.result import KernelResult, Validation
+from fusesolve.validate.simulate import SimulatedKernel, check_extra, simulated_plan
 from fusesolve.validate.shrink import shrink_graph, work_of
 
 if TYPE_CHECKING:
@@ -72,17 +73,33 @@ def _reference(document: Mapping[str, Any], options: StepOptions) -> Validation:
     )  # fmt: skip
 
 
+def _cudasim(document: Mapping[str, Any], options: StepOptions) -> Validation:
+    """Step 2: the source of every group in the CUDA simulator, at shrunk extents."""
+    from fusesolve.codegen.runtime import Simulator
+
+    check_extra("--on cudasim")
+    graph = plan_graph(document)
+    planned, made = simulated_plan(document, graph)
+    with Simulator(made.text) as simulator:
+        execute = SimulatedKernel(planned, made, simulator)
+        groups, fault = compare(planned, execute, options.seed, made.refused)
+    return Validation(
+        on="cudasim", plan=graph.name, target="numba-cuda simulator", ok=passed(groups, fault), extents="shrunk",
+        groups=groups, fault=fault,
+    )  # fmt: skip
+
+
 def passed(groups: tuple[KernelResult, ...], fault: str | None) -> bool:
     """Whether nothing failed."""
     return fault is None and all(item.ok is not False for item in groups)
 
 
 def compare(
-    planned: PlannedProgram, execute: Execute, seed: int, generated: frozenset[int] | None = None
+    planned: PlannedProgram, execute: Execute, seed: int, refused: Mapping[int, str] | None = None
 ) -> tuple[tuple[KernelResult, ...], str | None]:
     """Each kernel's result when the plan is run with `execute` on random inputs, and a fault of the plan or None.
 
-    `generated`: kernels that have generated source; None for those that the plan calls so.
+    `refused`: why kernels have no generated source, by number; None where the source was not looked at.
     """
     judge = _Judge(planned, execute)
     fault = None
@@ -93,7 +110,7 @@ def compare(
             fault = str(found)
         else:
             judge.faults[found.kernel] = str(found)
-    return tuple(judge.result(kernel, generated) for kernel in planned.kernels), fault
+    return tuple(judge.result(kernel, refused) for kernel in planned.kernels), fault
 
 
 class _Judge:
@@ -115,16 +132,16 @@ class _Judge:
         if not self._unknown(kernel):
             self.verdicts[kernel.id] = self.oracle.judge(kernel, read, written)
 
-    def result(self, kernel: PlannedKernel, generated: frozenset[int] | None) -> KernelResult:
+    def result(self, kernel: PlannedKernel, refused: Mapping[int, str] | None) -> KernelResult:
         """The row of one kernel."""
         verdict, fault = self.verdicts.get(kernel.id), self.faults.get(kernel.id)
-        made = has_source(self.planned, kernel) if generated is None else kernel.id in generated
+        made = has_source(self.planned, kernel) if refused is None else kernel.id not in refused
         ok = False if fault is not None else None if verdict is None else verdict.ok
         return KernelResult(
             id=kernel.id, nodes=kernel.nodes, ok=ok, generated=made,
             error=None if verdict is None else _number(verdict.error),
             tolerance=None if verdict is None else verdict.tolerance, predicted=kernel.predicted,
-            note=fault or self._note(kernel, verdict),
+            note=fault or self._note(kernel, verdict) or (refused or {}).get(kernel.id),
         )  # fmt: skip
 
     def _note(self, kernel: PlannedKernel, verdict: Verdict | None) -> str | None:
@@ -164,4 +181,4 @@ def _number(error: float | None) -> float | None:
     return None if error is None else min(error, 1.7976931348623157e308)
 
 
-STEPS: Mapping[str, Step] = {"reference": _reference}
+STEPS: Mapping[str, Step] = {"reference": _reference, "cudasim": _cudasim}

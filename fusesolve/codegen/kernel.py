@@ -1,0 +1,163 @@
+"""One emitted kernel: its arguments, body and launch configuration; and what all templates share."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from fusesolve.candidates.loops import Nest
+from fusesolve.candidates.program import Program
+from fusesolve.codegen.affine import Affine, Var, variable
+from fusesolve.codegen.planned import PlannedKernel
+from fusesolve.codegen.scalars import UnsupportedError
+from fusesolve.codegen.source import INDENT
+from fusesolve.codegen.values import KernelSource
+from fusesolve.graph import DType
+
+INDEX_LIMIT = 2**32
+STATIC_SHARED = 48 * 1024  # bytes of shared memory that a kernel may declare; more is asked for at launch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workspace:
+    """Memory between two kernels of one group: `size` elements of register type `kind`."""
+
+    size: int
+    kind: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmittedKernel:
+    """One kernel function. `arguments` are storage numbers, or -1 for the group's workspace, in the order of `names`."""
+
+    names: tuple[str, ...]
+    arguments: tuple[int, ...]
+    body: tuple[str, ...]
+    blocks: int
+    threads: int
+    shared: int = 0  # bytes of shared memory asked for at launch
+    workspace: Workspace | None = None
+
+    def text(self, name: str) -> str:
+        """The function's source, without its decorator."""
+        return "\n".join((f"def {name}({', '.join(self.names)}):", *self.body)) + "\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """A group to write: its kernel of the plan, its nest, and the loops of the whole kernel from outer to inner."""
+
+    program: Program
+    nest: Nest
+    kernel: PlannedKernel
+
+    def tile(self, name: str, default: int = 0) -> int:
+        """A number of the tiling that was priced (0 where the plan leaves it out)."""
+        return self.kernel.tiling.get(name, default)
+
+    def source(self, *, workspace: bool = False) -> "TaskSource":
+        """A fresh body with an argument per storage that the group reads or writes, and one for the workspace."""
+        storages = [*self.kernel.reads, *self.kernel.writes]
+        for item in storages:
+            if self.program.storage[item].type.size >= INDEX_LIMIT:
+                raise UnsupportedError(f"{self.program.storage[item].value} has 2**32 elements or more")
+        return TaskSource(self, {item: f"a{n}" for n, item in enumerate(storages)}, workspace=workspace)
+
+    def node_outputs(self, position: int) -> tuple[str, ...]:
+        """Names of the results of the member at `position`."""
+        return self.program.graph.nodes[self.program.operators[self.nest.members[position]].node].outputs
+
+    def writer(self, storage: int) -> int:
+        """The position of the member that makes a storage; UnsupportedError where none does."""
+        made = self.program.storage[storage].producer
+        if made is None or made not in self.nest.position:
+            raise UnsupportedError(f"{self.program.storage[storage].value} is not made by the group")
+        return self.nest.position[made]
+
+
+class TaskSource(KernelSource):
+    """The body of one kernel of a task."""
+
+    def __init__(self, task: Task, arrays: dict[int, str], *, workspace: bool) -> None:
+        super().__init__(task.program, task.nest, arrays)
+        self.task = task
+        self.workspace = "w0" if workspace else None
+
+    def emitted(
+        self, blocks: int, threads: int, shared: int = 0, workspace: Workspace | None = None
+    ) -> EmittedKernel:
+        """The finished kernel."""
+        names, storages = tuple(self.arrays.values()), tuple(self.arrays)
+        if self.workspace is not None:
+            names, storages = (*names, self.workspace), (*storages, -1)
+        return EmittedKernel(
+            names=names, arguments=storages, body=tuple(self.lines), blocks=max(1, blocks), threads=threads,
+            shared=shared, workspace=workspace,
+        )  # fmt: skip
+
+    def unravel(self, flat: str, order: Sequence[int], place: int, depth: int) -> None:
+        """Define the loop variables of `order` (outer to inner) from a flat index, those that the body uses.
+
+        The lines are inserted before line `place` at indentation `depth`.
+        """
+        lines = []
+        extents = [self.nest.extent[loop] for loop in order]
+        for n, loop in enumerate(order):
+            var = self.vars[loop]
+            if var.name not in self.used or var.extent == 1:
+                continue
+            step = prod(extents[n + 1 :])
+            text = flat if step == 1 else f"{flat} // u32({step})"
+            if prod(extents[:n]) > 1:
+                text = f"{text} % u32({var.extent})"
+            lines.append(f"{INDENT * depth}{var.name} = u32({text})")
+        self.lines[place:place] = lines
+
+    def flat_alias(self, flat: str, order: Sequence[int]) -> None:
+        """Let index expressions use the flat index itself where they contain all its loops in order."""
+        total, step = Affine(), 1
+        for loop in reversed(order):
+            total = total + variable(self.vars[loop]).scaled(step)
+            step *= self.nest.extent[loop]
+        self.aliases.append((total, Var(flat, step)))
+
+    def write_at(self, storage: int, loops: frozenset[int]) -> None:
+        """Store what the group computes for a storage at the current point of `loops`.
+
+        Where the value has fewer loops than the kernel, one point of the others stores it.
+        """
+        position = self.task.writer(storage)
+        own = self.nest.loops(position)
+        if not own <= loops or position in self.nest.inlined:
+            raise UnsupportedError(f"{self.program.storage[storage].value} is written by points that the kernel has not")
+        rest = [self.vars[loop] for loop in sorted(loops - own) if self.nest.extent[loop] > 1]
+        index = self.coords(position)
+        name = self.program.storage[storage].value
+        if rest:
+            self.used.update(var.name for var in rest)
+            with self.block(f"if {' and '.join(f'{var.name} == u32(0)' for var in rest)}:"):
+                self.store(storage, index, self.stored(storage, self.at(name, index)))
+        else:
+            self.store(storage, index, self.stored(storage, self.at(name, index)))
+
+    def stored(self, storage: int, text: str) -> str:
+        """A scalar as it is stored: 16-bit floats are narrowed by name."""
+        dtype = self.program.storage[storage].type.dtype
+        return f"{dtype.value}({text})" if dtype in (DType.F16, DType.BF16) else text
+
+
+def kernel_order(program: Program, nest: Nest) -> tuple[int, ...]:
+    """The loops of a pointwise or row kernel, outer to inner, as the spanning operator lies in memory."""
+    span = nest.span
+    op = program.operators[nest.members[span]]
+    found: list[int] = []
+    if nest.reduced and op.reads and nest.red[span]:
+        found += [loop for loop in nest.indices(span, op.reads[0]) if loop >= 0]
+    found += nest.out[span]
+    if op.kind.value == "reduce":
+        found += nest.red[span]
+    return tuple(dict.fromkeys(found))
+
+
+def ceil_div(a: int, b: int) -> int:
+    """a / b rounded up."""
+    return -(-a // b)

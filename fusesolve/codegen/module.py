@@ -1,0 +1,199 @@
+"""The generated file of a plan: kernels, one launcher per group, and `run`, in the order of the plan.
+
+Nothing from the graph's file is in it but extents and numbers: arrays go by position, groups by number.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from fusesolve import __version__
+from fusesolve.candidates.program import Program
+from fusesolve.codegen.kernel import EmittedKernel, Workspace
+from fusesolve.codegen.planned import PlannedKernel, PlannedProgram
+from fusesolve.codegen.preamble import PREAMBLE, PREAMBLE_BF16
+from fusesolve.codegen.scalars import UnsupportedError
+from fusesolve.codegen.templates import emit_group
+from fusesolve.graph import DType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeneratedKernel:
+    """A kernel function of the file: its name and what its arguments are (storage numbers, -1 the workspace)."""
+
+    name: str
+    emitted: EmittedKernel
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeneratedPlan:
+    """The file's text, the kernels of each group that has source, and why the other groups have none."""
+
+    text: str
+    kernels: Mapping[int, tuple[GeneratedKernel, ...]]
+    refused: Mapping[int, str]
+    workspaces: Mapping[int, Workspace]
+
+
+def generate(planned: PlannedProgram) -> GeneratedPlan:
+    """Write the source of a plan. Groups without source (library calls, opaque operators) are left to the host."""
+    kernels: dict[int, tuple[GeneratedKernel, ...]] = {}
+    refused: dict[int, str] = {}
+    for group in planned.kernels:
+        try:
+            emitted = emit_group(planned.program, group)
+        except UnsupportedError as error:
+            refused[group.id] = str(error)
+            continue
+        names = [f"k{group.id}" if len(emitted) == 1 else f"k{group.id}_{n}" for n in range(len(emitted))]
+        kernels[group.id] = tuple(
+            GeneratedKernel(name=name, emitted=item) for name, item in zip(names, emitted, strict=True)
+        )
+    workspaces = {
+        number: found for number, items in kernels.items() for item in items
+        if (found := item.emitted.workspace) is not None
+    }  # fmt: skip
+    text = _File(planned, kernels, refused, workspaces).text()
+    return GeneratedPlan(text=text, kernels=kernels, refused=refused, workspaces=workspaces)
+
+
+class _File:
+    """Puts the parts of the file together."""
+
+    def __init__(
+        self, planned: PlannedProgram, kernels: Mapping[int, Sequence[GeneratedKernel]], refused: Mapping[int, str],
+        workspaces: Mapping[int, Workspace],
+    ) -> None:  # fmt: skip
+        self.planned = planned
+        self.program: Program = planned.program
+        self.kernels = kernels
+        self.refused = refused
+        self.workspaces = workspaces
+
+    def text(self) -> str:
+        types = {item.type.dtype for item in self.program.storage}
+        parts = [
+            f'"""Kernels of a plan, written by fusesolve {__version__}. run(inputs) executes the plan."""\n',
+            PREAMBLE + (PREAMBLE_BF16 if DType.BF16 in types else ""),
+            *(self._kernel(item, group) for group in self.planned.kernels for item in self.kernels.get(group.id, ())),
+            *(self._launcher(group) for group in self.planned.kernels if group.id in self.kernels),
+            self._table(),
+            self._run(),
+        ]
+        return "\n\n".join(part.rstrip("\n") + "\n" for part in parts)
+
+    def _kernel(self, item: GeneratedKernel, group: PlannedKernel) -> str:
+        emitted = item.emitted
+        tiling = ", ".join(f"{name} {value}" for name, value in sorted(group.tiling.items()))
+        head = f"# group {group.id}, {group.template}: {emitted.blocks} blocks of {emitted.threads}; {tiling}"
+        return f"{head}\n@cuda.jit\n{emitted.text(item.name)}"
+
+    def _launcher(self, group: PlannedKernel) -> str:
+        items = self.kernels[group.id]
+        names = [f"a{n}" for n in range(len(group.reads) + len(group.writes))]
+        lines = [f"def g{group.id}({', '.join(names)}):"]
+        space = self.workspaces.get(group.id)
+        if space is not None:
+            lines.append(f"    w0 = cuda.device_array({space.size}, {space.kind})")
+        for item in items:
+            emitted = item.emitted
+            shape = f"{emitted.blocks}, {emitted.threads}" + (f", 0, {emitted.shared}" if emitted.shared else "")
+            lines.append(f"    {item.name}[{shape}]({', '.join(emitted.names)})")
+        return "\n".join(lines) + "\n"
+
+    def _table(self) -> str:
+        """GROUPS: number -> (launcher or None, element counts and types of what it reads, and of what it writes)."""
+        lines = ["# group: launcher (None: the host computes it), (size, type) of what it reads and of what it writes"]
+        lines.append("GROUPS = {")
+        for group in self.planned.kernels:
+            launcher = f"g{group.id}" if group.id in self.kernels else "None"
+            lines.append(f"    {group.id}: ({launcher}, {self._slots(group.reads)}, {self._slots(group.writes)}),")
+        return "\n".join([*lines, "}"]) + "\n"
+
+    def _slots(self, storages: Sequence[int]) -> str:
+        kinds = [self.program.storage[s].type for s in storages]
+        return "(" + "".join(f"({kind.size}, {_array_type(kind.dtype)}), " for kind in kinds).rstrip() + ")"
+
+    def _run(self) -> str:
+        """`run`: every step in order, over buffers that are shared by arrays that do not live at the same time."""
+        graph = self.planned.graph
+        fed = [self.planned.where[name] for name in (*graph.inputs, *graph.weights)]
+        made = list(dict.fromkeys(self.planned.where[name] for name in graph.outputs))
+        slots = _Slots(self.planned, fed, made)
+        buffers = ", ".join(f"({size}, {_array_type(kind)})" for size, kind in slots.buffers)
+        lines = [
+            f"BUFFERS = ({buffers}{',' if slots.buffers else ''})\n\n",
+            "def run(inputs, host=None):",
+            f'    """Execute the plan: {len(fed)} arrays in the order of the graph\'s inputs and weights, '
+            f'{len(graph.outputs)} results.',
+            "",
+            "    host(group, arrays) returns what a group without a kernel writes.",
+            '    """',
+            f"    x = [cuda.to_device(np.ascontiguousarray(item).reshape(-1)) for item in inputs]",
+            f"    if len(x) != {len(fed)}:",
+            f'        raise ValueError(f"run takes {len(fed)} arrays, got {{len(x)}}")',
+            "    b = [cuda.device_array(size, kind) for size, kind in BUFFERS]",
+        ]
+        names = {storage: f"x[{n}]" for n, storage in enumerate(fed)}
+        for group in self.planned.kernels:
+            names.update(slots.names(group))
+            reads, writes = ([names[s] for s in part] for part in (group.reads, group.writes))
+            if group.id in self.kernels:
+                lines.append(f"    g{group.id}({', '.join((*reads, *writes))})")
+            else:
+                lines.append(f"    by_host(host, {group.id}, [{', '.join(reads)}], [{', '.join(writes)}])")
+        results = [self._result(name, names) for name in graph.outputs]
+        lines.append(f"    return ({', '.join(results)}{',' if len(results) == 1 else ''})")
+        return _BY_HOST + "\n\n" + "\n".join(lines) + "\n"
+
+    def _result(self, name: str, names: Mapping[int, str]) -> str:
+        kind = self.planned.graph.type_of(name)
+        return f"{names[self.planned.where[name]]}.copy_to_host()[:{kind.size}].reshape({kind.shape})"
+
+
+_BY_HOST = '''\
+def by_host(host, group, reads, writes):
+    """Let the host compute a group: copy what it reads, call, copy what it writes."""
+    if host is None:
+        raise ValueError(f"group {group} has no kernel: give run a host function that computes it")
+    slots = GROUPS[group]
+    arrays = [item.copy_to_host()[:size] for item, (size, _) in zip(reads, slots[1])]
+    for item, (size, kind), array in zip(writes, slots[2], host(group, arrays)):
+        item[:size].copy_to_device(np.ascontiguousarray(array, kind).reshape(-1))
+'''
+
+
+class _Slots:
+    """Buffers for what groups write: a buffer is taken again once its last reader has run."""
+
+    def __init__(self, planned: PlannedProgram, fed: Sequence[int], kept: Sequence[int]) -> None:
+        self.storage = planned.program.storage
+        self.buffers: list[tuple[int, DType]] = []
+        self.slot: dict[int, int] = {}
+        last = {s: step for step, group in enumerate(planned.kernels) for s in (*group.reads, *group.writes)}
+        free: list[int] = []
+        for step, group in enumerate(planned.kernels):
+            for s in group.writes:
+                if s not in self.slot:
+                    self.slot[s] = self._take(s, free)
+            done = {s for s in (*group.reads, *group.writes) if last[s] == step and s in self.slot and s not in kept}
+            free += sorted({self.slot[s] for s in done})
+        self.fed = set(fed)
+
+    def _take(self, storage: int, free: list[int]) -> int:
+        kind = self.storage[storage].type
+        for slot in free:
+            size, dtype = self.buffers[slot]
+            if dtype is kind.dtype:
+                free.remove(slot)
+                self.buffers[slot] = (max(size, kind.size), dtype)
+                return slot
+        self.buffers.append((kind.size, kind.dtype))
+        return len(self.buffers) - 1
+
+    def names(self, group: PlannedKernel) -> dict[int, str]:
+        """The buffer of each storage that a group writes."""
+        return {s: f"b[{self.slot[s]}]" for s in group.writes}
+
+
+def _array_type(dtype: DType) -> str:
+    return "b1" if dtype is DType.BOOL else dtype.value

@@ -1,0 +1,54 @@
+"""Pointwise and movement kernels: each thread computes `per_thread` points, one block of threads apart."""
+
+from collections.abc import Callable
+from math import prod
+
+from fusesolve.codegen.kernel import INDEX_LIMIT, EmittedKernel, Task, TaskSource, ceil_div, kernel_order
+from fusesolve.codegen.scalars import UnsupportedError
+
+
+def emit_pointwise(task: Task) -> tuple[EmittedKernel, ...]:
+    """The one kernel of a pointwise or movement group."""
+    order = kernel_order(task.program, task.nest)
+    source = task.source()
+
+    def body() -> None:
+        for storage in task.kernel.writes:
+            source.write_at(storage, frozenset(order))
+
+    return (over_points(source, order, task.tile("threads", 128), task.tile("per_thread", 1), body),)
+
+
+def over_points(
+    source: TaskSource, order: tuple[int, ...], threads: int, per_thread: int, body: Callable[[], None]
+) -> EmittedKernel:
+    """A kernel that runs `body` at every point of the loops `order`."""
+    points = prod(source.nest.extent[loop] for loop in order)
+    if points + threads * per_thread >= INDEX_LIMIT:
+        raise UnsupportedError(f"{points} points do not fit 32-bit indices")
+    blocks = ceil_div(points, threads * per_thread)
+    source.flat_alias("p", order)
+    source.line(f"p0 = u32(u32(cuda.blockIdx.x) * u32({threads * per_thread}) + u32(cuda.threadIdx.x))")
+    if per_thread == 1:
+        source.line("p = p0")
+        _guarded(source, order, points, points % threads == 0, body)
+    else:
+        with source.block(f"for e in range({per_thread}):"):
+            source.line(f"p = u32(p0 + u32(e) * u32({threads}))")
+            _guarded(source, order, points, points % (threads * per_thread) == 0, body)
+    return source.emitted(blocks, threads)
+
+
+def _guarded(
+    source: TaskSource, order: tuple[int, ...], points: int, exact: bool, body: Callable[[], None]
+) -> None:
+    if exact:
+        place = len(source.lines)
+        with source.scope():
+            body()
+        source.unravel("p", order, place, source.depth)
+        return
+    with source.block(f"if p < u32({points}):"):
+        place = len(source.lines)
+        body()
+        source.unravel("p", order, place, source.depth)
