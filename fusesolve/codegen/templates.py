@@ -7,12 +7,15 @@ from fusesolve.candidates.program import Program
 from fusesolve.codegen.kernel import EmittedKernel, Task
 from fusesolve.codegen.planned import PlannedKernel
 from fusesolve.codegen.pointwise import emit_pointwise
+from fusesolve.codegen.rows import emit_rows
 from fusesolve.codegen.scalars import UnsupportedError
 from fusesolve.group import Template
 
 EMITTERS: Mapping[Template, Callable[[Task], tuple[EmittedKernel, ...]]] = {
     Template.POINTWISE: emit_pointwise,
     Template.MOVEMENT: emit_pointwise,
+    Template.ROW: emit_rows,
+    Template.REDUCTION: emit_rows,
 }
 
 

@@ -99,7 +99,8 @@ class KernelSource(Source):
         if kind is OpKind.VIEW:
             return self.at(node.reads[0], self._view(node, index))
         if kind is OpKind.ELEMENTWISE:
-            return self.value(self._elementwise(node, index))
+            text = self._elementwise(node, index)
+            return text if text.isidentifier() else self.value(text)
         if kind is OpKind.REDUCE:
             return self._reduce(node, index)
         rule = MOVES.get(node.op) or WINDOWS.get(node.op)

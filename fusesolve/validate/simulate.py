@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 # Extents to try, from larger to smaller: (innermost, elsewhere).
-SHRINKINGS = ((129, 3), (65, 3), (33, 3), (17, 2), (9, 2))
-THREADS = 40_000  # threads that a simulated plan may have: about a minute
+SHRINKINGS = ((129, 2), (65, 2), (33, 2), (17, 2), (9, 2), (5, 2))
+THREADS = 5_000  # threads that a simulated plan may have: about a minute on one core
 
 
 def simulated_plan(document: Mapping[str, Any], graph: Graph) -> tuple[PlannedProgram, GeneratedPlan]:

@@ -1,0 +1,413 @@
+"""Row and reduction kernels: `lanes` threads walk one row, in as many passes as its reductions depend on each other.
+
+Pass n computes the reductions behind n others; what is written of the row's elements is written in the first pass
+that has all it needs, else in a last pass. Elements that several passes read are held in registers, held in shared
+memory or read again, as the tiling says. A reduction of one pass can be split over blocks: partial results go to a
+workspace, and a second kernel joins them and computes what follows.
+"""
+
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from math import prod
+
+from fusesolve.codegen.affine import Affine, Var, flatten, variable
+from fusesolve.codegen.folds import Fold, make_fold
+from fusesolve.codegen.kernel import (
+    INDEX_LIMIT,
+    STATIC_SHARED,
+    EmittedKernel,
+    Task,
+    TaskSource,
+    Workspace,
+    ceil_div,
+    kernel_order,
+)
+from fusesolve.codegen.lanes import Partial, Team, join_lanes
+from fusesolve.codegen.pointwise import over_points
+from fusesolve.codegen.scalars import UnsupportedError, compute_type
+from fusesolve.codegen.values import reduced_index
+from fusesolve.group import Template
+from fusesolve.ops.definition import OpKind
+
+HELD_IN_REGISTERS, HELD_IN_SHARED, READ_AGAIN = 0, 1, 2  # as in the cost model's tilings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowShape:
+    """The loops of a row kernel and how blocks share them."""
+
+    row_order: tuple[int, ...]
+    inner_order: tuple[int, ...]
+    rows: int
+    length: int
+    team: Team
+    mode: int
+    split: int
+
+    @property
+    def chunk(self) -> int:
+        """Elements of a row that one block walks."""
+        return ceil_div(self.length, self.split)
+
+
+@dataclass(slots=True)
+class _Held:
+    """Loads that passes share: where each is held, and which passes have asked for it."""
+
+    asked: dict[tuple[int, Affine], set[int]] = field(default_factory=dict)
+    names: dict[tuple[int, Affine], str] = field(default_factory=dict)
+    filled: set[tuple[int, Affine]] = field(default_factory=set)
+
+    def shared_by_passes(self) -> list[tuple[int, Affine]]:
+        """Loads of two passes or more."""
+        return [key for key, passes in self.asked.items() if len(passes) > 1]
+
+
+def emit_rows(task: Task) -> tuple[EmittedKernel, ...]:
+    """The kernels of a row or reduction group: one, or two where it is split."""
+    shape = _shape(task)
+    if shape.split > 1:
+        return _SplitRows(task, shape).emit()
+    record = _Rows(task, shape, _Held(), planned=False)
+    record.emit()
+    return (_Rows(task, shape, record.held, planned=True).emit(),)
+
+
+def _shape(task: Task) -> RowShape:
+    nest = task.nest
+    order = kernel_order(task.program, nest)
+    whole = frozenset(order)
+    if not nest.reduced <= whole or any(
+        not nest.loops(i) <= whole for i in range(len(nest.members)) if i not in nest.inlined
+    ):
+        raise UnsupportedError("an operator has loops that the row kernel has not")
+    rows = tuple(loop for loop in order if loop not in nest.reduced)
+    inner = tuple(loop for loop in order if loop in nest.reduced)
+    team = Team(
+        lanes=task.tile("lanes", 32), rows=task.tile("rows", 1),
+        neighbours=nest.template is Template.ROW,
+    )  # fmt: skip
+    shape = RowShape(
+        row_order=rows, inner_order=inner, rows=prod(nest.extent[loop] for loop in rows),
+        length=prod(nest.extent[loop] for loop in inner), team=team, mode=task.tile("mode"),
+        split=task.tile("split", 1),
+    )  # fmt: skip
+    if shape.rows * max(1, shape.length) + team.threads * team.rows >= INDEX_LIMIT:
+        raise UnsupportedError(f"{shape.rows} rows of {shape.length} do not fit 32-bit indices")
+    return shape
+
+
+class _Rows:
+    """Writes one row kernel. A first run (`planned` False) only finds out which loads passes share."""
+
+    def __init__(self, task: Task, shape: RowShape, held: _Held, *, planned: bool) -> None:
+        self.task = task
+        self.shape = shape
+        self.held = held
+        self.planned = planned
+        self.source = _RowSource(task, {s: f"a{n}" for n, s in enumerate((*task.kernel.reads, *task.kernel.writes))})
+        self.source.rows = self
+        self.walk = -1  # number of the pass being written, -1 outside passes
+        self.slot = ""
+        self.shared_bytes = 0
+
+    def emit(self) -> EmittedKernel:
+        """The whole kernel."""
+        source, shape = self.source, self.shape
+        place = self._begin()
+        if self.planned:
+            self._declare()
+        stages = self._stages()
+        written: set[int] = set()
+        for stage in sorted(stages):
+            self._pass(stage, stages[stage], written)
+            self._hoist(stage + 1)
+        if any(self._is_late(s) for s in self.task.kernel.writes if s not in written):
+            self._pass(max(stages, default=-1) + 1, [], written)
+        rest = [s for s in self.task.kernel.writes if s not in written]
+        if rest:
+            with source.block(f"if {self._owner()}:"):
+                for storage in rest:
+                    source.write_at(storage, frozenset(shape.row_order))
+        source.unravel("row", shape.row_order, place, source.depth)
+        return source.emitted(ceil_div(shape.rows, shape.team.rows), shape.team.threads, self.shared_bytes)
+
+    def _begin(self) -> int:
+        """Thread, lane and row; returns the line before which the row's loop variables go."""
+        source, team, shape = self.source, self.shape.team, self.shape
+        source.line("tid = u32(cuda.threadIdx.x)")
+        lane, local = ("%", "//") if team.neighbours else ("//", "%")
+        divisor = team.lanes if team.neighbours else team.rows
+        source.line(f"lane = u32(tid {lane} u32({divisor}))")
+        source.line(f"local = u32(tid {local} u32({divisor}))")
+        source.line(f"row = u32(u32(cuda.blockIdx.x) * u32({team.rows}) + local)")
+        if shape.rows % team.rows:
+            source.line(f"live = row < u32({shape.rows})")
+            source.line(f"row = min(row, u32({shape.rows - 1}))")  # rows behind the last repeat it and write nothing
+        source.flat_alias("row", shape.row_order)
+        return len(source.lines)
+
+    def _owner(self) -> str:
+        return "lane == u32(0)" + (" and live" if self._tail else "")
+
+    @property
+    def _tail(self) -> bool:
+        return self.shape.rows % self.shape.team.rows != 0
+
+    def _stages(self) -> dict[int, list[int]]:
+        nest, operators = self.task.nest, self.task.program.operators
+        found: dict[int, list[int]] = {}
+        for i, member in enumerate(nest.members):
+            if operators[member].kind is OpKind.REDUCE and i not in nest.inlined:
+                found.setdefault(nest.stage[i], []).append(i)
+        return found
+
+    def _is_late(self, storage: int) -> bool:
+        """Whether a write has elements along the row."""
+        return bool(self.task.nest.loops(self.task.writer(storage)) & self.task.nest.reduced)
+
+    # passes
+
+    def _pass(self, stage: int, folds: list[int], written: set[int]) -> None:
+        """One walk over the row: the folds of this stage and the writes that it has all operands of."""
+        nest, source = self.task.nest, self.source
+        stores = [
+            s for s in self.task.kernel.writes
+            if s not in written and self._is_late(s) and nest.stage[self.task.writer(s)] <= stage
+        ]  # fmt: skip
+        written.update(stores)
+        self.walk += 1
+        parts = [self._start(i) for i in folds]
+        self._walk(folds, parts, stores)
+        join_lanes(source, self.shape.team, parts)
+        for i, part in zip(folds, parts, strict=True):
+            self._finish(i, part)
+
+    def _fold(self, i: int) -> Fold:
+        graph, op = self.task.program.graph, self.task.program.operators[self.task.nest.members[i]]
+        node = graph.nodes[op.node]
+        return make_fold(node.op, graph.type_of(node.reads[0]), graph.type_of(node.outputs[0]), op.reduced)
+
+    def _start(self, i: int) -> Partial:
+        fold = self._fold(i)
+        total = self.source.value(fold.start(), "r")
+        return Partial(fold, total, self.source.value("i64(0)", "r") if fold.indexed else "")
+
+    def _finish(self, i: int, part: Partial) -> None:
+        name = self.task.node_outputs(i)[0]
+        text = part.place if part.fold.indexed else self.source.value(part.fold.finish(part.total))
+        self.source.known[name] = (self.source.coords(i), text)
+
+    def _walk(self, folds: list[int], parts: list[Partial], stores: list[int]) -> None:
+        """The loop over the row's elements of this thread."""
+        source, shape = self.source, self.shape
+        lanes, length = shape.team.lanes, shape.length
+        if shape.mode == HELD_IN_REGISTERS and self.held.shared_by_passes():
+            count = ceil_div(length, lanes)
+            with source.block(f"for k in range({count}):"):
+                source.line(f"j = u32(lane + u32(k) * u32({lanes}))")
+                inside = nullcontext() if length % lanes == 0 else source.block(f"if j < u32({length}):")
+                self.slot = "k"
+                with inside:
+                    self._element(folds, parts, stores)
+            return
+        source.line("j = lane")
+        with source.block(f"while j < u32({length}):"):
+            self.slot = f"local * u32({length}) + j"
+            self._element(folds, parts, stores)
+            source.line(f"j = u32(j + u32({lanes}))")
+
+    def _element(self, folds: list[int], parts: list[Partial], stores: list[int]) -> None:
+        source, shape = self.source, self.shape
+        place, depth = len(source.lines), source.depth
+        source.aliases.append((_flat(source, shape.inner_order), Var("j", shape.length)))
+        for i, part in zip(folds, parts, strict=True):
+            self._accumulate(i, part)
+        if stores:
+            with source.block("if live:") if self._tail else nullcontext():
+                for storage in stores:
+                    source.write_at(storage, frozenset((*shape.row_order, *shape.inner_order)))
+        source.aliases.pop()
+        source.unravel("j", shape.inner_order, place, depth)
+
+    def _accumulate(self, i: int, part: Partial) -> None:
+        accumulate(self.source, self.task, i, part)
+
+    def _hoist(self, stage: int) -> None:
+        """Compute what a row needs once, before the next pass: operators without a loop along the row."""
+        nest, operators = self.task.nest, self.task.program.operators
+        for i, member in enumerate(nest.members):
+            op = operators[member]
+            if nest.stage[i] != stage or i in nest.inlined or op.kind is not OpKind.ELEMENTWISE:
+                continue
+            if not nest.loops(i) & nest.reduced:
+                self.source.at(self.task.node_outputs(i)[0], self.source.coords(i))
+
+    # held rows
+
+    def _declare(self) -> None:
+        """Arrays for the loads that passes share."""
+        shape, storage = self.shape, self.task.program.storage
+        keys = self.held.shared_by_passes()
+        if shape.mode == READ_AGAIN:
+            return
+        sizes = [storage[s].type.dtype.itemsize * shape.length * shape.team.rows for s, _ in keys]
+        dynamic = shape.mode == HELD_IN_SHARED and sum(sizes) > STATIC_SHARED - 8192
+        if dynamic and len(keys) > 1:
+            raise UnsupportedError("two held rows are too large for static shared memory")
+        for key in keys:
+            dtype = storage[key[0]].type.dtype
+            name = self.source.fresh("h")
+            if shape.mode == HELD_IN_SHARED:
+                size = 0 if dynamic else shape.length * shape.team.rows
+                kind = "b1" if dtype.value == "bool" else dtype.value
+                self.source.line(f"{name} = cuda.shared.array({size}, {kind})")
+                self.shared_bytes = sum(sizes) if dynamic else 0
+            else:
+                size = ceil_div(shape.length, shape.team.lanes)
+                self.source.line(f"{name} = cuda.local.array({size}, {compute_type(dtype)})")
+            self.held.names[key] = name
+
+    def fetch(self, storage: int, offset: Affine) -> str | None:
+        """A load through the held rows; None where it is not one that passes share."""
+        inner = {self.source.vars[loop].name for loop in self.shape.inner_order}
+        loops = inner | {self.source.vars[loop].name for loop in self.shape.row_order}
+        if self.walk < 0 or not offset.names & inner or not offset.names <= loops:
+            return None
+        key = (storage, offset)
+        if not self.planned:
+            self.held.asked.setdefault(key, set()).add(self.walk)
+            return None
+        name = self.held.names.get(key)
+        if name is None:
+            return None
+        kind = compute_type(self.task.program.storage[storage].type.dtype)
+        if key in self.held.filled:
+            text = f"{name}[{self.slot}]"
+            return self.source.value(text if kind == "b1" else f"{kind}({text})")
+        loaded = self.source.direct(storage, offset)
+        self.source.line(f"{name}[{self.slot}] = {self.source.narrow(storage, loaded, self.shape.mode)}")
+        self.held.filled.add(key)
+        return loaded
+
+
+def accumulate(source: TaskSource, task: Task, i: int, part: Partial) -> None:
+    """Take one element into a fold, at the current point of the row."""
+    graph, op = task.program.graph, task.program.operators[task.nest.members[i]]
+    node = graph.nodes[op.node]
+    operand = graph.type_of(node.reads[0])
+    axes = node.attr("axis")
+    assert isinstance(axes, tuple)
+    inner = source.folded(i, [operand.shape[axis] for axis in axes])
+    element = source.at(node.reads[0], reduced_index(node, operand.shape, source.coords(i), inner))
+    if not part.fold.indexed:
+        source.line(f"{part.total} = {part.fold.join(part.total, source.cast(element, operand, part.fold.kind))}")
+        return
+    place = source.value(f"i64({source.index(inner[0])})")
+    with source.block(f"if {part.fold.wins(element, place, part.total, part.place)}:"):
+        source.line(f"{part.total} = {element}")
+        source.line(f"{part.place} = {place}")
+
+
+def _flat(source: TaskSource, order: tuple[int, ...]) -> Affine:
+    extents = [source.nest.extent[loop] for loop in order]
+    return flatten([variable(source.vars[loop]) for loop in order], extents)
+
+
+class _RowSource(TaskSource):
+    """A body whose loads go through the held rows."""
+
+    rows: _Rows | None = None
+
+    def __init__(self, task: Task, arrays: dict[int, str], *, workspace: bool = False) -> None:
+        super().__init__(task, arrays, workspace=workspace)
+
+    def fetch(self, storage: int, offset: Affine) -> str:
+        """A load, held where passes share it; loads repeated within one scope are one."""
+        found = self.recall((storage, offset))
+        if found is None:
+            held = None if self.rows is None else self.rows.fetch(storage, offset)
+            found = self.keep((storage, offset), held if held is not None else self.direct(storage, offset))
+        return found
+
+    def direct(self, storage: int, offset: Affine) -> str:
+        """A load from memory."""
+        return super().fetch(storage, offset)
+
+    def narrow(self, storage: int, text: str, mode: int) -> str:
+        """A loaded element as it is held: in its stored type in shared memory, in its register type else."""
+        return self.stored(storage, text) if mode == HELD_IN_SHARED else text
+
+
+class _SplitRows:
+    """A reduction of one pass, each row cut into chunks: partial results, then one thread per row joins them."""
+
+    def __init__(self, task: Task, shape: RowShape) -> None:
+        self.task = task
+        self.shape = shape
+        self.inner = _Rows(task, shape, _Held(), planned=False)
+        self.source = self.inner.source
+        self.source.workspace = "w0"
+
+    def emit(self) -> tuple[EmittedKernel, ...]:
+        """The kernel of the partial results, and the one that joins them."""
+        stages = self.inner._stages()
+        folds = stages.get(0, [])
+        kinds = {self.inner._fold(i).kind for i in folds}
+        if set(stages) != {0} or len(kinds) != 1 or any(self.inner._fold(i).indexed for i in folds):
+            raise UnsupportedError("only sums and extrema of one type and one pass can be split over blocks")
+        stores = [s for s in self.task.kernel.writes if self.inner._is_late(s)]
+        if any(self.task.nest.stage[self.task.writer(s)] for s in stores):
+            raise UnsupportedError("a split reduction is followed by elements of its row")
+        space = Workspace(size=len(folds) * self.shape.split * self.shape.rows, kind=kinds.pop())
+        return self._partials(folds, stores, space), self._joined(folds, stores)
+
+    def _partials(self, folds: list[int], stores: list[int], space: Workspace) -> EmittedKernel:
+        source, shape, team = self.source, self.shape, self.shape.team
+        place = self.inner._begin()
+        blocks = ceil_div(shape.rows, team.rows)
+        self._chunked(blocks, place)
+        parts = [self.inner._start(i) for i in folds]
+        source.line(f"j = u32(part * u32({shape.chunk}) + lane)")
+        source.line(f"end = min(u32((part + u32(1)) * u32({shape.chunk})), u32({shape.length}))")
+        with source.block("while j < end:"):
+            self.inner._element(folds, parts, stores)
+            source.line(f"j = u32(j + u32({team.lanes}))")
+        join_lanes(source, team, parts)
+        with source.block(f"if {self.inner._owner()}:"):
+            for n, part in enumerate(parts):
+                start = n * shape.split
+                source.line(f"w0[(u32({start}) + part) * u32({shape.rows}) + row] = {part.total}")
+        source.unravel("row", shape.row_order, self.place, source.depth)
+        return source.emitted(blocks * shape.split, team.threads, workspace=space)
+
+    def _chunked(self, blocks: int, place: int) -> None:
+        """The block's number is a chunk and a block of rows."""
+        head = f"row = u32(u32(cuda.blockIdx.x) * u32({self.shape.team.rows}) + local)"
+        for n, line in enumerate(self.source.lines):
+            if line.strip() == head:
+                indent = line[: len(line) - len(line.lstrip())]
+                self.source.lines[n : n + 1] = [
+                    f"{indent}part = u32(u32(cuda.blockIdx.x) // u32({blocks}))",
+                    indent + head.replace("u32(cuda.blockIdx.x)", f"u32(u32(cuda.blockIdx.x) % u32({blocks}))"),
+                ]
+        self.place = place + 1
+
+    def _joined(self, folds: list[int], stores: list[int]) -> EmittedKernel:
+        task, shape = self.task, self.shape
+        source = task.source(workspace=True)
+        rest = [s for s in task.kernel.writes if s not in stores]
+
+        def body() -> None:
+            for n, i in enumerate(folds):
+                fold = self.inner._fold(i)
+                total = source.value(fold.start(), "r")
+                with source.block(f"for c in range({shape.split}):"):
+                    other = f"w0[(u32({n * shape.split}) + u32(c)) * u32({shape.rows}) + p]"
+                    source.line(f"{total} = {fold.join(total, other)}")
+                source.known[task.node_outputs(i)[0]] = (source.coords(i), source.value(fold.finish(total)))
+            for storage in rest:
+                source.write_at(storage, frozenset(shape.row_order))
+
+        return over_points(source, shape.row_order, 128, 1, body)
+
