@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 
 from fusesolve.candidates.loops import build_nest
 from fusesolve.candidates.program import Program
+from fusesolve.codegen.attention import emit_attention
+from fusesolve.codegen.contraction import emit_contraction
 from fusesolve.codegen.kernel import EmittedKernel, Task
 from fusesolve.codegen.planned import PlannedKernel
 from fusesolve.codegen.pointwise import emit_pointwise
@@ -15,6 +17,8 @@ EMITTERS: Mapping[Template, Callable[[Task], tuple[EmittedKernel, ...]]] = {
     Template.POINTWISE: emit_pointwise,
     Template.MOVEMENT: emit_pointwise,
     Template.ROW: emit_rows,
+    Template.CONTRACTION: emit_contraction,
+    Template.ATTENTION: emit_attention,
     Template.REDUCTION: emit_rows,
 }
 

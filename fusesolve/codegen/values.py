@@ -179,7 +179,7 @@ class KernelSource(Source):
                 if extent == 1:
                     found.append(ZERO)
                     continue
-                counter = self.fresh("n")
+                counter = self.fresh("d")
                 open_.enter_context(self.block(f"for {counter} in range({extent}):"))
                 found.append(variable(Var(self.value(f"u32({counter})", "t"), extent)))
             yield tuple(found)

@@ -1,0 +1,321 @@
+"""Contractions on the FMA pipe: a block owns a tile of the result and walks the reduced axes in steps.
+
+Both operand strips of a step go to shared memory, in two buffers so that one barrier a step is enough; whatever the
+group computes in front of an operand is computed while its strip is loaded, whatever it computes behind the sum is
+computed when a thread writes its points. A convolution is the same kernel: its reduced axes are channels and taps,
+and the padding is the test at the load. With a split of the reduced axes partial sums go to a workspace, and a second
+kernel sums them and computes what is behind.
+"""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from math import prod
+
+from fusesolve.access import AccessKind
+from fusesolve.candidates.loops import Nest
+from fusesolve.candidates.program import Operator
+from fusesolve.codegen.affine import Affine, flatten, variable
+from fusesolve.codegen.kernel import (
+    INDEX_LIMIT,
+    STATIC_SHARED,
+    EmittedKernel,
+    Task,
+    TaskSource,
+    Workspace,
+    ceil_div,
+)
+from fusesolve.codegen.pointwise import over_points
+from fusesolve.codegen.scalars import UnsupportedError, compute_type
+from fusesolve.codegen.windows import enter, product, sum_type
+from fusesolve.graph import Node
+from fusesolve.ops import operand_types
+
+STEP = 8  # elements of the reduced axes in shared memory at a time
+BUFFERS = 2
+_WINDOWED = frozenset({AccessKind.WINDOW, AccessKind.SHIFTED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GemmLoops:
+    """The loops of a contraction's result by role, each outer to inner, and its reduced loops."""
+
+    batch: tuple[int, ...]
+    m: tuple[int, ...]
+    n: tuple[int, ...]
+    k: tuple[int, ...]
+
+
+def gemm_loops(nest: Nest, position: int, op: Operator) -> GemmLoops:
+    """Which result loops both operands have (batch), only the left one (m), or only the right one or none (n)."""
+    sides = []
+    for read in op.reads[:2]:
+        loops = {loop for loop in nest.indices(position, read) if loop >= 0}
+        loops |= {nest.out[position][axis.out] for axis in read.axes if axis.kind in _WINDOWED and axis.out >= 0}
+        sides.append(loops)
+    left, right = sides if len(sides) == 2 else (sides[0], set())
+    out = nest.out[position]
+    return GemmLoops(
+        batch=tuple(loop for loop in out if loop in left and loop in right),
+        m=tuple(loop for loop in out if loop in left and loop not in right),
+        n=tuple(loop for loop in out if loop not in left), k=nest.red[position],
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tile:
+    """How a block's threads share its tile: `down` x `across` threads, each `high` x `wide` points, strided."""
+
+    m: int
+    n: int
+    down: int
+    across: int
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return self.down * self.across
+
+    @property
+    def high(self) -> int:
+        """Rows of a thread."""
+        return self.m // self.down
+
+    @property
+    def wide(self) -> int:
+        """Columns of a thread."""
+        return self.n // self.across
+
+
+def choose_tile(m: int, n: int) -> Tile:
+    """The tile with the threads that the cost model gives it, each thread as near to square as they divide."""
+    threads = int(min(256, max(32, m * n // 64)))
+    shapes = [
+        (down, threads // down)
+        for down in range(1, threads + 1)
+        if threads % down == 0 and m % down == 0 and n % (threads // down) == 0
+    ]
+    if not shapes:
+        raise UnsupportedError(f"a tile of {m} x {n} does not divide over {threads} threads")
+    down, across = min(shapes, key=lambda item: (abs(m // item[0] - n // item[1]), item[0]))
+    return Tile(m=m, n=n, down=down, across=across)
+
+
+def emit_contraction(task: Task) -> tuple[EmittedKernel, ...]:
+    """The kernel of a contraction group, or the two of a split one."""
+    return _Gemm(task).emit()
+
+
+class _Gemm:
+    """Writes one contraction."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.nest = task.nest
+        self.head = task.nest.heads[0]
+        op = task.program.operators[task.nest.members[self.head]]
+        self.node: Node = task.program.graph.nodes[op.node]
+        self.types = operand_types(task.program.graph, self.node)
+        self.kind = sum_type(self.types)
+        self.loops = gemm_loops(task.nest, self.head, op)
+        self.tile = choose_tile(task.tile("tile_m", 64), task.tile("tile_n", 64))
+        self.split = task.tile("split", 1)
+        self.batch, self.m, self.n, self.k = (
+            self._size(part) for part in (self.loops.batch, self.loops.m, self.loops.n, self.loops.k)
+        )
+        self._check()
+
+    def _check(self) -> None:
+        if any(task_writes_upstream(self.task, s) for s in self.task.kernel.writes):
+            raise UnsupportedError("an operand that the contraction makes for itself is also written")
+        if self.batch * self.m * self.n * self.split >= INDEX_LIMIT or self.k >= INDEX_LIMIT // 2:
+            raise UnsupportedError("the contraction does not fit 32-bit indices")
+        per = -(-self._steps() // self.split) if self.split > 1 else self._steps()
+        self.chunk = per * STEP
+
+    def _size(self, loops: Sequence[int]) -> int:
+        return prod(self.nest.extent[loop] for loop in loops)
+
+    def _steps(self) -> int:
+        return ceil_div(self.k, STEP)
+
+    def emit(self) -> tuple[EmittedKernel, ...]:
+        """All kernels of the group."""
+        if self.split == 1:
+            return (self._main(None),)
+        space = Workspace(size=self.split * self.batch * self.m * self.n, kind=self.kind)
+        return self._main(space), self._joined()
+
+    # the main kernel
+
+    def _main(self, space: Workspace | None) -> EmittedKernel:
+        source, tile = self.task.source(workspace=space is not None), self.tile
+        tiles_m, tiles_n = ceil_div(self.m, tile.m), ceil_div(self.n, tile.n)
+        self._begin(source, tiles_m, tiles_n)
+        self._walk(source)
+        self._finish(source, space)
+        blocks = tiles_m * tiles_n * self.batch * self.split
+        shared = BUFFERS * STEP * (tile.m + tile.n) * (8 if self.kind in ("f64", "i64") else 4)
+        if shared > STATIC_SHARED:
+            raise UnsupportedError(f"the tile needs {shared} bytes of shared memory, {STATIC_SHARED} are static")
+        return source.emitted(blocks, tile.threads, workspace=space)
+
+    def _begin(self, source: TaskSource, tiles_m: int, tiles_n: int) -> None:
+        """Thread, tile, batch and chunk of the block."""
+        tile = self.tile
+        source.line("tid = u32(cuda.threadIdx.x)")
+        source.line(f"tx = u32(tid % u32({tile.across}))")
+        source.line(f"ty = u32(tid // u32({tile.across}))")
+        source.line("block = u32(cuda.blockIdx.x)")
+        source.line(f"n_base = u32(block % u32({tiles_n}) * u32({tile.n}))")
+        source.line(f"m_base = u32(block // u32({tiles_n}) % u32({tiles_m}) * u32({tile.m}))")
+        source.line(f"rest = u32(block // u32({tiles_n * tiles_m}))")
+        source.line(f"batch = u32(rest % u32({self.batch}))")
+        source.line(f"part = u32(rest // u32({self.batch}))")
+        place = len(source.lines)
+        source.used.update(source.vars[loop].name for loop in self.loops.batch)
+        source.unravel("batch", self.loops.batch, place, source.depth)
+        source.line(f"sa = cuda.shared.array({BUFFERS * STEP * tile.m}, {self.kind})")
+        source.line(f"sb = cuda.shared.array({BUFFERS * STEP * tile.n}, {self.kind})")
+        source.line(f"acc = cuda.local.array({tile.high * tile.wide}, {self.kind})")
+        source.line(f"fa = cuda.local.array({tile.high}, {self.kind})")
+        with source.block(f"for q in range({tile.high * tile.wide}):"):
+            source.line(f"acc[q] = {self.kind}(0)")
+
+    def _walk(self, source: TaskSource) -> None:
+        """The loop over steps of the reduced axes."""
+        first = "u32(0)" if self.split == 1 else f"u32(part * u32({self.chunk}))"
+        end = f"u32({self.k})" if self.split == 1 else f"min(u32((part + u32(1)) * u32({self.chunk})), u32({self.k}))"
+        source.line(f"k_base = {first}")
+        source.line(f"end = u32({end})")
+        source.line("buf = u32(0)")
+        with source.block("while k_base < end:"):
+            self._load(source, "sa", self.tile.m, self._left_inner(), left=True)
+            self._load(source, "sb", self.tile.n, self._right_inner(), left=False)
+            source.line("cuda.syncthreads()")
+            self._multiply(source)
+            source.line(f"k_base = u32(k_base + u32({STEP}))")
+            source.line("buf = u32(u32(1) - buf)")
+
+    def _left_inner(self) -> bool:
+        """Whether the left operand's innermost axis is a reduced one."""
+        return self._reduced_innermost(0)
+
+    def _right_inner(self) -> bool:
+        return self._reduced_innermost(1)
+
+    def _reduced_innermost(self, side: int) -> bool:
+        op = self.task.program.operators[self.nest.members[self.head]]
+        reads = op.reads[:2]
+        axes = reads[min(side, len(reads) - 1)].axes
+        return bool(axes) and axes[-1].kind is AccessKind.REDUCED
+
+    def _load(self, source: TaskSource, shared: str, width: int, along_k: bool, *, left: bool) -> None:
+        """Fill one operand strip: element by element, neighbours in memory by neighbouring threads."""
+        threads, count = self.tile.threads, width * STEP
+        with source.block(f"for q in range({ceil_div(count, threads)}):"):
+            source.line(f"f = u32(tid + u32(q) * u32({threads}))")
+            guard = source.block(f"if f < u32({count}):") if count % threads else source.scope()
+            with guard:
+                if along_k:
+                    source.line(f"kk = u32(f % u32({STEP}))")
+                    source.line(f"w = u32(f // u32({STEP}))")
+                else:
+                    source.line(f"kk = u32(f // u32({width}))")
+                    source.line(f"w = u32(f % u32({width}))")
+                self._element(source, f"{shared}[(buf * u32({STEP}) + kk) * u32({width}) + w]", left=left)
+
+    def _element(self, source: TaskSource, target: str, *, left: bool) -> None:
+        """One operand element, zero outside the matrix."""
+        flat, start, extent, order = ("mi", "m_base", self.m, self.loops.m) if left else ("ni", "n_base", self.n, self.loops.n)
+        source.line("ki = u32(k_base + kk)")
+        source.line(f"{flat} = u32({start} + w)")
+        source.line(f"x = {self.kind}(0)")
+        with source.block(f"if {flat} < u32({extent}) and ki < end:"):
+            place = len(source.lines)
+            depth = source.depth
+            with ExitStack() as open_:
+                source.line(f"x = {self._operand(source, open_, left=left)}")
+            source.unravel(flat, order, place, depth)
+            source.unravel("ki", self.loops.k, place, depth)
+        source.line(f"{target} = x")
+
+    def _operand(self, source: TaskSource, open_: ExitStack, *, left: bool) -> str:
+        index = source.coords(self.head)
+        inner = source.folded(self.head, self._inner_extents())
+        found = product(source, self.node, index, inner)
+        side = 0 if left else 1
+        where = enter(source, open_, found.left, found.lead, self.types[0].shape) if left else found.right
+        text = source.operand(self.node.inputs[side], self.types[side], where)
+        return source.cast(text, self.types[side], self.kind)
+
+    def _inner_extents(self) -> tuple[int, ...]:
+        if self.node.op == "matmul":
+            return (self.types[0].shape[-2 if self.node.attr("transpose_a") else -1],)
+        return self.types[1].shape[1:]
+
+    def _multiply(self, source: TaskSource) -> None:
+        """The products of one step."""
+        tile = self.tile
+        with source.block(f"for kk in range({STEP}):"):
+            source.line(f"pa = u32((buf * u32({STEP}) + u32(kk)) * u32({tile.m}) + ty)")
+            source.line(f"pb = u32((buf * u32({STEP}) + u32(kk)) * u32({tile.n}) + tx)")
+            with source.block(f"for r in range({tile.high}):"):
+                source.line(f"fa[r] = sa[pa + u32(r) * u32({tile.down})]")
+            with source.block(f"for c in range({tile.wide}):"):
+                source.line(f"y = sb[pb + u32(c) * u32({tile.across})]")
+                with source.block(f"for r in range({tile.high}):"):
+                    source.line(f"acc[r * {tile.wide} + c] += fa[r] * y")
+
+    # behind the sum
+
+    def _finish(self, source: TaskSource, space: Workspace | None) -> None:
+        """Every point of the thread: what is behind the sum, and the stores."""
+        tile = self.tile
+        with source.block(f"for r in range({tile.high}):"):
+            source.line(f"mi = u32(m_base + ty + u32(r) * u32({tile.down}))")
+            with source.block(f"for c in range({tile.wide}):"):
+                source.line(f"ni = u32(n_base + tx + u32(c) * u32({tile.across}))")
+                with source.block(f"if mi < u32({self.m}) and ni < u32({self.n}):"):
+                    place = len(source.lines)
+                    if space is not None:
+                        flat = source.index(_flat_out(source, self.nest.out[self.head]))
+                        size = self.batch * self.m * self.n
+                        source.line(f"w0[part * u32({size}) + {flat}] = acc[r * {tile.wide} + c]")
+                    else:
+                        self._behind(source, source.value(f"acc[r * {tile.wide} + c]"))
+                    source.unravel("ni", self.loops.n, place, source.depth)
+                    source.unravel("mi", self.loops.m, place, source.depth)
+
+    def _behind(self, source: TaskSource, total: str) -> None:
+        name = self.node.outputs[0]
+        goal = compute_type(self.task.program.graph.type_of(name).dtype)
+        if goal != self.kind:
+            total = source.value(f"{goal}({total})")
+        source.known[name] = (source.coords(self.head), total)
+        for storage in self.task.kernel.writes:
+            source.write_at(storage, frozenset(self.nest.out[self.head]))
+
+    def _joined(self) -> EmittedKernel:
+        """The second kernel of a split: sums of the parts, and what is behind them."""
+        source = self.task.source(workspace=True)
+        size = self.batch * self.m * self.n
+
+        def body() -> None:
+            total = source.value(f"{self.kind}(0)", "r")
+            with source.block(f"for c in range({self.split}):"):
+                source.line(f"{total} = {total} + w0[u32(c) * u32({size}) + p]")
+            self._behind(source, total)
+
+        return over_points(source, self.nest.out[self.head], 128, 1, body)
+
+
+def task_writes_upstream(task: Task, storage: int) -> bool:
+    """Whether a write belongs to the operators in front of the contraction."""
+    return task.writer(storage) in task.nest.upstream
+
+
+def _flat_out(source: TaskSource, order: Sequence[int]) -> Affine:
+    extents = [source.nest.extent[loop] for loop in order]
+    return flatten([variable(source.vars[loop]) for loop in order], extents)
+
