@@ -116,7 +116,7 @@ class _Attention:
         found.add(operand_types(graph, self.nodes[0])[0].dtype)
         if any(not kind.is_float or kind is DType.F64 or kind.itemsize == 1 for kind in found):
             raise UnsupportedError("attention in another type than f32, f16 or bf16 is not supported")
-        return found.pop() if len(found) == 1 else DType.F32
+        return found.pop() if found == {DType.F16} else DType.F32
 
     def emit(self) -> tuple[EmittedKernel, ...]:
         """All kernels of the group."""

@@ -33,6 +33,7 @@ from fusesolve.ops import operand_types
 
 STEP = 8  # elements of the reduced axes in shared memory at a time
 BUFFERS = 2
+UNROLL_LIMIT = 900  # instructions of a loop nest that the compiler still unrolls (notes: 1,150 compiled kernels)
 _WINDOWED = frozenset({AccessKind.WINDOW, AccessKind.SHIFTED})
 
 
@@ -272,20 +273,36 @@ class _Gemm:
     def _finish(self, source: TaskSource, space: Workspace | None) -> None:
         """Every point of the thread: what is behind the sum, and the stores."""
         tile = self.tile
-        with source.block(f"for r in range({tile.high}):"):
-            source.line(f"mi = u32(m_base + ty + u32(r) * u32({tile.down}))")
-            with source.block(f"for c in range({tile.wide}):"):
-                source.line(f"ni = u32(n_base + tx + u32(c) * u32({tile.across}))")
-                with source.block(f"if mi < u32({self.m}) and ni < u32({self.n}):"):
-                    place = len(source.lines)
-                    if space is not None:
-                        flat = source.index(_flat_out(source, self.nest.out[self.head]))
-                        size = self.batch * self.m * self.n
-                        source.line(f"w0[part * u32({size}) + {flat}] = acc[r * {tile.wide} + c]")
-                    else:
-                        self._behind(source, source.value(f"acc[r * {tile.wide} + c]"))
-                    source.unravel("ni", self.loops.n, place, source.depth)
-                    source.unravel("mi", self.loops.m, place, source.depth)
+        heavy = self._instructions_behind() * tile.high * tile.wide > UNROLL_LIMIT
+        if not heavy or tile.high == 1:
+            with source.block(f"for r in range({tile.high}):"):
+                self._row(source, space, "u32(r)", "r")
+            return
+        for row in range(tile.high):  # the compiler would keep the accumulators in local memory
+            with source.scope():
+                self._row(source, space, f"u32({row})", str(row))
+
+    def _instructions_behind(self) -> float:
+        """Machine instructions of what is behind the sum, per point."""
+        operators = self.task.program.operators
+        behind = [m for i, m in enumerate(self.nest.members) if i != self.head and i not in self.nest.upstream]
+        return sum(operators[m].work.instructions for m in behind)
+
+    def _row(self, source: TaskSource, space: Workspace | None, row: str, place_of_row: str) -> None:
+        tile = self.tile
+        source.line(f"mi = u32(m_base + ty + {row} * u32({tile.down}))")
+        with source.block(f"for c in range({tile.wide}):"):
+            source.line(f"ni = u32(n_base + tx + u32(c) * u32({tile.across}))")
+            with source.block(f"if mi < u32({self.m}) and ni < u32({self.n}):"):
+                place = len(source.lines)
+                total = f"acc[{place_of_row} * {tile.wide} + c]"
+                if space is not None:
+                    flat = source.index(_flat_out(source, self.nest.out[self.head]))
+                    source.line(f"w0[part * u32({self.batch * self.m * self.n}) + {flat}] = {total}")
+                else:
+                    self._behind(source, source.value(total))
+                source.unravel("ni", self.loops.n, place, source.depth)
+                source.unravel("mi", self.loops.m, place, source.depth)
 
     def _behind(self, source: TaskSource, total: str) -> None:
         name = self.node.outputs[0]

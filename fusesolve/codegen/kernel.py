@@ -145,6 +145,18 @@ class TaskSource(KernelSource):
         return f"{dtype.value}({text})" if dtype in (DType.F16, DType.BF16) else text
 
 
+def shared_type(dtype: DType) -> str:
+    """The type of a shared-memory array for elements of `dtype`: Numba has none of bf16, which are held as f32."""
+    if dtype is DType.BF16:
+        return "f32"
+    return "b1" if dtype is DType.BOOL else dtype.value
+
+
+def shared_itemsize(dtype: DType) -> int:
+    """Bytes of an element of such an array."""
+    return 4 if dtype is DType.BF16 else dtype.itemsize
+
+
 def kernel_order(program: Program, nest: Nest) -> tuple[int, ...]:
     """The loops of a pointwise or row kernel, outer to inner, as the spanning operator lies in memory."""
     span = nest.span

@@ -21,6 +21,8 @@ from fusesolve.codegen.kernel import (
     Workspace,
     ceil_div,
     kernel_order,
+    shared_itemsize,
+    shared_type,
 )
 from fusesolve.codegen.lanes import Partial, Team, join_lanes
 from fusesolve.codegen.pointwise import over_points
@@ -251,7 +253,7 @@ class _Rows:
         keys = self.held.shared_by_passes()
         if shape.mode == READ_AGAIN:
             return
-        sizes = [storage[s].type.dtype.itemsize * shape.length * shape.team.rows for s, _ in keys]
+        sizes = [shared_itemsize(storage[s].type.dtype) * shape.length * shape.team.rows for s, _ in keys]
         dynamic = shape.mode == HELD_IN_SHARED and sum(sizes) > STATIC_SHARED - 8192
         if dynamic and len(keys) > 1:
             raise UnsupportedError("two held rows are too large for static shared memory")
@@ -260,8 +262,7 @@ class _Rows:
             name = self.source.fresh("h")
             if shape.mode == HELD_IN_SHARED:
                 size = 0 if dynamic else shape.length * shape.team.rows
-                kind = "b1" if dtype.value == "bool" else dtype.value
-                self.source.line(f"{name} = cuda.shared.array({size}, {kind})")
+                self.source.line(f"{name} = cuda.shared.array({size}, {shared_type(dtype)})")
                 self.shared_bytes = sum(sizes) if dynamic else 0
             else:
                 size = ceil_div(shape.length, shape.team.lanes)
@@ -336,7 +337,8 @@ class _RowSource(TaskSource):
 
     def narrow(self, storage: int, text: str, mode: int) -> str:
         """A loaded element as it is held: in its stored type in shared memory, in its register type else."""
-        return self.stored(storage, text) if mode == HELD_IN_SHARED else text
+        dtype = self.program.storage[storage].type.dtype
+        return text if mode != HELD_IN_SHARED or shared_type(dtype) == "f32" else self.stored(storage, text)
 
 
 class _SplitRows:
