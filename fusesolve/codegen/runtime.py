@@ -1,15 +1,21 @@
-"""Running generated files: the one home of numba.cuda, here in the CUDA simulator of a process of its own.
+"""Running and compiling generated files: the one home of numba.cuda, in processes of their own.
 
-The simulator is chosen by an environment variable before Numba is imported, so the file runs in a child process. The
-child imports the file, then answers one request a line: the number of a group and a folder with what it reads.
+Numba's CUDA simulator is chosen by an environment variable before Numba is imported, so each use is a child process
+that imports the file and then answers one request a line. Compiling needs neither a driver nor a device: Numba makes
+LTO-IR, and the linker in the CUDA wheels makes the cubin and says what it takes.
 """
 
+import contextlib
 import importlib.util
+import json
 import os
+import re
+import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import IO, TYPE_CHECKING, Any, TypeAlias
@@ -30,27 +36,65 @@ def check_extra(step: str) -> None:
         raise MissingError(f"{step}: {EXTRA}")
 
 
-class SimulatorError(ValidationError):
-    """A kernel that the simulator could not run; the message ends with what the simulator said."""
+class KernelError(ValidationError):
+    """A kernel that the simulator could not run or the compiler refused; the message ends with what it said."""
+
+
+class _Child:
+    """A process that imports one generated file and answers a line for a line; a context manager.
+
+    `verb` is what it does: simulate or compile.
+    """
+
+    def __init__(self, text: str, verb: str) -> None:
+        self.folder = tempfile.TemporaryDirectory(prefix="fusesolve-")
+        self.path = Path(self.folder.name) / "plan.py"
+        self.path.write_text(text, encoding="utf-8")
+        self.log = (Path(self.folder.name) / "log").open("w+", encoding="utf-8")
+        self.process = subprocess.Popen(  # noqa: S603  our own interpreter and module
+            [sys.executable, "-W", "ignore", "-m", "fusesolve.codegen.runtime", verb, str(self.path)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, text=True,
+            env={**os.environ, "NUMBA_ENABLE_CUDASIM": "1" if verb == "simulate" else "0"},
+        )  # fmt: skip
+
+    def ask(self, request: str) -> str:
+        """The answer to one request; KernelError with the child's last words where it has ended."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        try:
+            self.process.stdin.write(request + "\n")
+            self.process.stdin.flush()
+            answer = self.process.stdout.readline()
+        except BrokenPipeError:
+            answer = ""
+        if not answer:
+            raise KernelError(self._last_words())
+        return answer
+
+    def _last_words(self) -> str:
+        self.process.wait()
+        self.log.seek(0)
+        lines = [line.strip() for line in self.log.read().splitlines() if line.strip()]
+        errors = [line for line in lines if "Error" in line]
+        return (errors or lines or ["the process ended and said nothing"])[-1]
+
+    def close(self) -> None:
+        """End the process and remove its folder."""
+        self.process.kill()
+        self.process.wait()
+        for stream in (self.process.stdin, self.process.stdout, self.log):
+            if stream is not None and not stream.closed:
+                with contextlib.suppress(BrokenPipeError):
+                    stream.close()
+        self.folder.cleanup()
 
 
 class Simulator:
-    """A child process that runs the groups of one generated file in the CUDA simulator; a context manager."""
+    """Runs the groups of one generated file in the CUDA simulator; a context manager."""
 
     def __init__(self, text: str) -> None:
         check_extra("the CUDA simulator")
-        self._folder = tempfile.TemporaryDirectory(prefix="fusesolve-")
-        self.path = Path(self._folder.name) / "plan.py"
-        self.path.write_text(text, encoding="utf-8")
-        self._log = (Path(self._folder.name) / "log").open("w+", encoding="utf-8")
-        self._child = self._start()
-
-    def _start(self) -> "subprocess.Popen[str]":
-        return subprocess.Popen(  # noqa: S603  our own interpreter and module
-            [sys.executable, "-W", "ignore", "-m", "fusesolve.codegen.runtime", str(self.path)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True,
-            env={**os.environ, "NUMBA_ENABLE_CUDASIM": "1"},
-        )  # fmt: skip
+        self._child = _Child(text, "simulate")
 
     def __enter__(self) -> "Simulator":
         return self
@@ -58,43 +102,61 @@ class Simulator:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._child.stdin is not None:
-            self._child.stdin.close()
-        self._child.kill()
-        self._child.wait()
-        if self._child.stdout is not None:
-            self._child.stdout.close()
-        self._log.close()
-        self._folder.cleanup()
+        self._child.close()
 
     def run(self, group: int, reads: "Sequence[Array]") -> "list[Array]":
         """What the launcher of a group writes, as flat byte arrays, from the arrays that it reads.
 
-        SimulatorError where a kernel raises or the child ends.
+        KernelError where a kernel raises or the child ends.
         """
         import numpy as np
 
-        folder = Path(self._folder.name)
+        folder = self._child.path.parent
         for number, array in enumerate(reads):
             np.save(folder / f"r{number}.npy", np.ascontiguousarray(array).reshape(-1).view(np.uint8))
-        assert self._child.stdin is not None
-        assert self._child.stdout is not None
-        try:
-            self._child.stdin.write(f"{group} {len(reads)}\n")
-            self._child.stdin.flush()
-        except BrokenPipeError:
-            raise SimulatorError(self._last_words()) from None
-        answer = self._child.stdout.readline().split()
-        if len(answer) != 1:
-            raise SimulatorError(self._last_words())
-        return [np.load(folder / f"w{number}.npy") for number in range(int(answer[0]))]
+        count = int(self._child.ask(f"{group} {len(reads)}"))
+        return [np.load(folder / f"w{number}.npy") for number in range(count)]
 
-    def _last_words(self) -> str:
-        self._child.wait()
-        self._log.seek(0)
-        lines = [line.strip() for line in self._log.read().splitlines() if line.strip()]
-        errors = [line for line in lines if "Error" in line]
-        return f"the simulator stopped: {(errors or lines or ['it said nothing'])[-1]}"
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compiled:
+    """What the CUDA compiler made of one kernel: registers of a thread, bytes of a block's static shared memory, bytes
+    of stack and of spill stores and loads of a thread, bytes of code.
+    """
+
+    registers: int
+    shared: int
+    stack: int
+    spill_stores: int
+    spill_loads: int
+    code: int
+
+
+class Compiler:
+    """Compiles the kernels of one generated file with no device; a context manager."""
+
+    def __init__(self, text: str) -> None:
+        check_extra("the CUDA compiler")
+        self._child = _Child(text, "compile")
+
+    def __enter__(self) -> "Compiler":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._child.close()
+
+    def compile(self, name: str, types: Sequence[str], capability: tuple[int, int]) -> Compiled:
+        """The kernel function `name` for one-dimensional arrays of the element types, for a compute capability.
+
+        KernelError where the compiler refuses it.
+        """
+        request = {"name": name, "types": list(types), "capability": list(capability)}
+        answer = json.loads(self._child.ask(json.dumps(request)))
+        if "error" in answer:
+            raise KernelError(str(answer["error"]))
+        return Compiled(**answer)
 
 
 def load_generated(path: Path) -> ModuleType:
@@ -108,7 +170,7 @@ def load_generated(path: Path) -> ModuleType:
     return module
 
 
-def serve(path: Path, requests: IO[str]) -> None:
+def simulate(path: Path, requests: IO[str]) -> None:
     """Answer requests (`group count` a line) until the input ends; runs in the child."""
     import numpy as np
     from numba import cuda
@@ -136,5 +198,77 @@ def _poison(size: int, kind: Any) -> "Array":
     return np.full(size * kind.itemsize, 0xFF, np.uint8).view(kind)
 
 
+def compile_kernels(path: Path, requests: IO[str]) -> None:
+    """Answer requests (JSON, a kernel a line) until the input ends; runs in the child."""
+    from numba.core.errors import NumbaError
+
+    module = load_generated(path)
+    for line in requests:
+        request = json.loads(line)
+        function = getattr(module, request["name"]).py_func
+        try:
+            answer = _compile(function, request["types"], tuple(request["capability"]))
+        except (NumbaError, TypeError, ValueError, RuntimeError, NotImplementedError) as error:
+            lines = [item.strip() for item in str(error).splitlines() if item.strip()]
+            answer = {"error": f"{type(error).__name__}: {lines[0] if lines else ''}"}
+        os.write(1, (json.dumps(answer) + "\n").encode())
+
+
+def _compile(function: Any, kinds: Sequence[str], capability: tuple[int, int]) -> dict[str, int]:
+    """PTX-level code by Numba, then a cubin by the linker of the CUDA wheels; resources from the linker's log."""
+    from cuda.core import Linker, LinkerOptions, ObjectCode
+    from numba import cuda, types
+
+    signature = tuple(types.Array(_numba_type(kind), 1, "C") for kind in kinds)
+    made, _ = cuda.compile_all(function, signature, cc=capability, device=False, abi="numba", output="ltoir")
+    parts = made if isinstance(made, list) else [made]
+    objects = [ObjectCode.from_ltoir(part) if isinstance(part, bytes) else part for part in parts]
+    options = LinkerOptions(
+        arch=f"sm_{capability[0]}{capability[1]}", link_time_optimization=True, ptxas_options=["-v"], verbose=True
+    )
+    linker = Linker(*objects, options=options)
+    cubin = linker.link("cubin").code
+    return {**_read_log(linker.get_info_log()), "code": text_bytes(bytes(cubin))}
+
+
+def _numba_type(kind: str) -> Any:
+    from numba import types
+
+    if kind == "bf16":
+        from numba.cuda.types import bfloat16
+
+        return bfloat16
+    names = {"f": "float", "i": "int", "u": "uint"}
+    return types.boolean if kind == "bool" else getattr(types, names[kind[0]] + kind[1:])
+
+
+def _read_log(log: str) -> dict[str, int]:
+    """Registers, shared memory, stack and spills in the text that ptxas -v writes."""
+
+    def most(pattern: str) -> int:
+        return max((int(found) for found in re.findall(pattern, log)), default=0)
+
+    return {
+        "registers": most(r"Used (\d+) registers"), "shared": most(r"(\d+) bytes smem"),
+        "stack": most(r"(\d+) bytes stack frame"), "spill_stores": most(r"(\d+) bytes spill stores"),
+        "spill_loads": most(r"(\d+) bytes spill loads"),
+    }  # fmt: skip
+
+
+def text_bytes(cubin: bytes) -> int:
+    """Bytes of all code sections (`.text...`) of a cubin, a 64-bit ELF file."""
+    table, = struct.unpack_from("<Q", cubin, 0x28)
+    size, count, names = struct.unpack_from("<HHH", cubin, 0x3A)
+    sections = [struct.unpack_from("<IIQQQQ", cubin, table + n * size) for n in range(count)]
+    start = sections[names][4]
+    total = 0
+    for name, _, _, _, _, length in sections:
+        end = cubin.index(b"\0", start + name)
+        total += length if cubin[start + name : end].startswith(b".text") else 0
+    return total
+
+
+_VERBS: Mapping[str, Callable[[Path, IO[str]], None]] = {"simulate": simulate, "compile": compile_kernels}
+
 if __name__ == "__main__":
-    serve(Path(sys.argv[1]), sys.stdin)
+    _VERBS[sys.argv[1]](Path(sys.argv[2]), sys.stdin)

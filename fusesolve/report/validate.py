@@ -11,12 +11,22 @@ CHECKED = (
     Column(head="kernel"), Column(head="note", flexible=True),
 )  # fmt: skip
 
+COMPILED = (
+    _NUMBER, _NAMES, _VERDICT, *(Column(head=head, right=True) for head in ("registers", "shared", "code", "occupancy", "spill")),
+    Column(head="note", flexible=True),
+)  # fmt: skip
+_PAIRS = ("registers_per_thread", "shared_bytes", "code_bytes", "occupancy", "spill_bytes")
+
 
 def validation_table(found: Validation, *, width: int, colour: bool) -> str:
     """The report at most `width` columns wide."""
     head = fold(f"{found.plan} on {found.on}, at {found.extents} extents", width)
-    body = render_table(CHECKED, [_checked(item) for item in found.groups], width=width, colour=colour)
-    return head + "\n" + body + "\n" + fold(_verdict_line(found), width)
+    if found.on == "compile":
+        head += fold(f"each number: predicted / compiled for {found.target}", width)
+        body = render_table(COMPILED, [_compiled(item) for item in found.groups], width=width, colour=colour)
+    else:
+        body = render_table(CHECKED, [_checked(item) for item in found.groups], width=width, colour=colour)
+    return head + "\n" + body + "\n" + fold(_verdict_line(found), width) + _agreement_line(found, width)
 
 
 def _checked(item: KernelResult) -> tuple[str, ...]:
@@ -24,6 +34,27 @@ def _checked(item: KernelResult) -> tuple[str, ...]:
         str(item.id), ", ".join(item.nodes), verdict(item.ok), _error(item.error), _error(item.tolerance),
         "generated" if item.generated else "reference", item.note or "",
     )  # fmt: skip
+
+
+def _compiled(item: KernelResult) -> tuple[str, ...]:
+    pairs = [_pair(item, name) for name in _PAIRS]
+    return str(item.id), ", ".join(item.nodes), verdict(item.ok), *pairs, item.note or ""
+
+
+def _pair(item: KernelResult, name: str) -> str:
+    predicted = (item.predicted or {}).get(name)
+    if item.compiled is None:
+        return "-"
+    return f"{'-' if predicted is None else f'{predicted:g}'} / {item.compiled[name]:g}"
+
+
+def _agreement_line(found: Validation, width: int) -> str:
+    if found.agreement is None:
+        return ""
+    shares = [
+        f"{name} {100 * share:.0f} %" for name, share in found.agreement.items() if name != "kernels" and share is not None
+    ]
+    return fold(f"predicted right in {found.agreement['kernels']} compiled kernels: {', '.join(shares)}", width)
 
 
 def verdict(ok: bool | None) -> str:

@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from fusesolve.codegen.planned import PlannedKernel, PlannedProgram, read_plan
 from fusesolve.errors import InputError
 from fusesolve.graph import Graph
+from fusesolve.hardware import HardwareProfile
+from fusesolve.hardware_yaml import profile_from_definition
 from fusesolve.importers.native import parse_native
 from fusesolve.ops.definition import OpKind
 from fusesolve.reference import random_feeds
+from fusesolve.validate.compiled import agreement, compile_plan
 from fusesolve.validate.memory import Execute, KernelFaultError, ReferenceKernel, run_plan
 from fusesolve.validate.oracle import Oracle, Verdict
 from fusesolve.validate.result import KernelResult, Validation
@@ -87,6 +90,26 @@ def _cudasim(document: Mapping[str, Any], options: StepOptions) -> Validation:
         on="cudasim", plan=graph.name, target="numba-cuda simulator", ok=passed(groups, fault), extents="shrunk",
         groups=groups, fault=fault,
     )  # fmt: skip
+
+
+def _compile(document: Mapping[str, Any], options: StepOptions) -> Validation:
+    """Step 3: the source of every group through the CUDA compiler, at the plan's extents; no device is needed."""
+    check_extra("--on compile")
+    graph = plan_graph(document)
+    profile = plan_profile(document)
+    rows = compile_plan(read_plan(document, graph), profile)
+    return Validation(
+        on="compile", plan=graph.name, target=f"sm_{profile.compute_capability or ''}".replace(".", ""),
+        ok=passed(rows, None), extents="the plan's", groups=rows, agreement=agreement(rows),
+    )  # fmt: skip
+
+
+def plan_profile(document: Mapping[str, Any]) -> HardwareProfile:
+    """The hardware profile of a plan document, from its definition; InputError where that does not parse."""
+    record = document.get("hardware")
+    if not isinstance(record, Mapping) or not isinstance(record.get("definition"), Mapping):
+        raise InputError("the plan carries no hardware definition; write it again with fusesolve plan -o")
+    return profile_from_definition(record["definition"], str(record.get("name")))
 
 
 def passed(groups: tuple[KernelResult, ...], fault: str | None) -> bool:
@@ -181,4 +204,4 @@ def _number(error: float | None) -> float | None:
     return None if error is None else min(error, 1.7976931348623157e308)
 
 
-STEPS: Mapping[str, Step] = {"reference": _reference, "cudasim": _cudasim}
+STEPS: Mapping[str, Step] = {"reference": _reference, "cudasim": _cudasim, "compile": _compile}

@@ -43,7 +43,7 @@ class Validation:
     """One step over one plan. `ok` is False where a kernel, or the plan as a whole (`fault`), fails.
 
     `extents` says at which extents the step ran: those of the plan, or shrunk ones. `target` is what was compiled for
-    or run on, None for NumPy.
+    or run on, None for NumPy. `agreement`: shares of the compiled kernels whose predicted numbers are right.
     """
 
     on: str
@@ -53,6 +53,7 @@ class Validation:
     extents: str
     groups: tuple[KernelResult, ...]
     fault: str | None = None
+    agreement: Mapping[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The `fusesolve-validation/1` document as plain data, keys in a fixed order."""
@@ -60,6 +61,7 @@ class Validation:
             "format": FORMAT, "on": self.on, "plan": self.plan, "target": self.target, "ok": self.ok,
             "fault": self.fault, "extents": self.extents,
             "groups": [item.to_dict() for item in self.groups], "spearman": None, "median_ape": None,
+            "agreement": None if self.agreement is None else dict(self.agreement),
         }  # fmt: skip
 
     def failure(self) -> str | None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from fusesolve.codegen.module import GeneratedPlan, generate
 from fusesolve.codegen.planned import PlannedKernel, PlannedProgram, read_plan
-from fusesolve.codegen.runtime import Simulator, SimulatorError, check_extra
+from fusesolve.codegen.runtime import KernelError, Simulator, check_extra
 from fusesolve.graph import Graph
 from fusesolve.ops.numpy_reference import numpy_dtype
 from fusesolve.validate.memory import KernelFaultError, ReferenceKernel
@@ -52,7 +52,7 @@ class SimulatedKernel:
         storage = self.planned.program.storage
         try:
             found = self.simulator.run(kernel.id, [read[s] for s in kernel.reads])
-        except SimulatorError as error:
+        except KernelError as error:
             raise KernelFaultError(kernel.id, f"group {kernel.id}: {error}") from error
         types = [storage[s].type for s in kernel.writes]
         arrays = [raw.view(numpy_dtype(kind.dtype)).reshape(kind.shape) for raw, kind in zip(found, types, strict=True)]
