@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fusesolve.cli import accuracy, calibrate, compare, diff, explain, graphs, plan, profiles, schema, validate
+from fusesolve.cli import accuracy, calibrate, codegen, compare, diff, explain, graphs, plan, profiles, schema, validate
 
 ABOUT = """
 Plan which operators of a neural network share a kernel on a described accelerator, with a proof.
@@ -17,6 +17,7 @@ Start with: fusesolve plan --hw h100.yaml
 COMMANDS: dict[str, tuple[Callable[..., Any], str]] = {
     "plan": (plan.plan_command, plan.EXAMPLES),
     "explain": (explain.explain_command, explain.EXAMPLES),
+    "codegen": (codegen.codegen_command, codegen.EXAMPLES),
     "validate": (validate.validate_command, validate.EXAMPLES),
     "accuracy": (accuracy.accuracy_command, accuracy.EXAMPLES),
     "calibrate": (calibrate.calibrate_command, calibrate.EXAMPLES),

@@ -66,7 +66,7 @@ def _plain(graph: Graph, name: str) -> str:
     node = _maker(graph, name)
     while node is not None and (
         OPS[node.op].kind is OpKind.VIEW
-        or (node.op in ("cast", "copy") and graph.type_of(node.reads[0]).dtype.is_float and graph.type_of(name).dtype.is_float)
+        or (node.op in ("cast", "copy") and all(graph.type_of(n).dtype.is_float for n in (node.reads[0], name)))
     ):
         name = node.reads[0]
         node = _maker(graph, name)
@@ -112,8 +112,7 @@ class _Attention:
     def _operand_type(self) -> DType:
         """The type in which operands lie in shared memory."""
         graph = self.task.program.graph
-        found = {operand_types(graph, node)[i].dtype for node, i in zip((*self.nodes, self.nodes[1]), (1, 1, 0), strict=True)}
-        found.add(operand_types(graph, self.nodes[0])[0].dtype)
+        found = {kind.dtype for node in self.nodes for kind in operand_types(graph, node)}
         if any(not kind.is_float or kind is DType.F64 or kind.itemsize == 1 for kind in found):
             raise UnsupportedError("attention in another type than f32, f16 or bf16 is not supported")
         return found.pop() if found == {DType.F16} else DType.F32

@@ -228,7 +228,9 @@ class _Gemm:
 
     def _element(self, source: TaskSource, target: str, *, left: bool) -> None:
         """One operand element, zero outside the matrix."""
-        flat, start, extent, order = ("mi", "m_base", self.m, self.loops.m) if left else ("ni", "n_base", self.n, self.loops.n)
+        flat, start, extent, order = (
+            ("mi", "m_base", self.m, self.loops.m) if left else ("ni", "n_base", self.n, self.loops.n)
+        )
         source.line("ki = u32(k_base + kk)")
         source.line(f"{flat} = u32({start} + w)")
         source.line(f"x = {self.kind}(0)")

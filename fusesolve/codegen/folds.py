@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fusesolve.codegen.scalars import Operation, UnsupportedError, compute_type, constant, EXPRESSIONS
+from fusesolve.codegen.scalars import EXPRESSIONS, Operation, UnsupportedError, compute_type, constant
 from fusesolve.graph import DType, TensorType
 
 _SUMS = frozenset({"reduce_sum", "reduce_mean"})
@@ -63,7 +63,9 @@ class Fold:
         return total if self.kind == self.result else f"{self.result}({total})"
 
 
-_EXTREME: Mapping[str, str] = {"reduce_max": "maximum", "argmax": "maximum", "reduce_min": "minimum", "argmin": "minimum"}
+_EXTREME: Mapping[str, str] = {
+    "reduce_max": "maximum", "argmax": "maximum", "reduce_min": "minimum", "argmin": "minimum",
+}  # fmt: skip
 
 
 def make_fold(op: str, operand: TensorType, result: TensorType, count: int) -> Fold:

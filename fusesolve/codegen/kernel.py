@@ -27,7 +27,7 @@ class Workspace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmittedKernel:
-    """One kernel function. `arguments` are storage numbers, or -1 for the group's workspace, in the order of `names`."""
+    """One kernel function. `arguments` are storage numbers, -1 for the group's workspace, in the order of `names`."""
 
     names: tuple[str, ...]
     arguments: tuple[int, ...]
@@ -128,7 +128,7 @@ class TaskSource(KernelSource):
         position = self.task.writer(storage)
         own = self.nest.loops(position)
         if not own <= loops or position in self.nest.inlined:
-            raise UnsupportedError(f"{self.program.storage[storage].value} is written by points that the kernel has not")
+            raise UnsupportedError(f"{self.program.storage[storage].value} is written at points the kernel has not")
         rest = [self.vars[loop] for loop in sorted(loops - own) if self.nest.extent[loop] > 1]
         index = self.coords(position)
         name = self.program.storage[storage].value
@@ -171,5 +171,5 @@ def kernel_order(program: Program, nest: Nest) -> tuple[int, ...]:
 
 
 def ceil_div(a: int, b: int) -> int:
-    """a / b rounded up."""
+    """The quotient rounded up."""
     return -(-a // b)

@@ -128,7 +128,7 @@ class _File:
             "",
             "    host(group, arrays) returns what a group without a kernel writes.",
             '    """',
-            f"    x = [cuda.to_device(np.ascontiguousarray(item).reshape(-1)) for item in inputs]",
+            "    x = [cuda.to_device(np.ascontiguousarray(item).reshape(-1)) for item in inputs]",
             f"    if len(x) != {len(fed)}:",
             f'        raise ValueError(f"run takes {len(fed)} arrays, got {{len(x)}}")',
             "    b = [cuda.device_array(size, kind) for size, kind in BUFFERS]",

@@ -2,8 +2,7 @@
 
 Pass n computes the reductions behind n others; what is written of the row's elements is written in the first pass
 that has all it needs, else in a last pass. Elements that several passes read are held in registers, held in shared
-memory or read again, as the tiling says. A reduction of one pass can be split over blocks: partial results go to a
-workspace, and a second kernel joins them and computes what follows.
+memory or read again, as the tiling says.
 """
 
 from contextlib import nullcontext
@@ -11,21 +10,19 @@ from dataclasses import dataclass, field
 from math import prod
 
 from fusesolve.codegen.affine import Affine, Var, flatten, variable
-from fusesolve.codegen.folds import Fold, make_fold
+from fusesolve.codegen.folds import Fold
 from fusesolve.codegen.kernel import (
     INDEX_LIMIT,
     STATIC_SHARED,
     EmittedKernel,
     Task,
     TaskSource,
-    Workspace,
     ceil_div,
     kernel_order,
     shared_itemsize,
     shared_type,
 )
 from fusesolve.codegen.lanes import Partial, Team, join_lanes
-from fusesolve.codegen.pointwise import over_points
 from fusesolve.codegen.scalars import UnsupportedError, compute_type
 from fusesolve.codegen.values import reduced_index
 from fusesolve.group import Template
@@ -53,7 +50,7 @@ class RowShape:
 
 
 @dataclass(slots=True)
-class _Held:
+class Held:
     """Loads that passes share: where each is held, and which passes have asked for it."""
 
     asked: dict[tuple[int, Affine], set[int]] = field(default_factory=dict)
@@ -65,17 +62,8 @@ class _Held:
         return [key for key, passes in self.asked.items() if len(passes) > 1]
 
 
-def emit_rows(task: Task) -> tuple[EmittedKernel, ...]:
-    """The kernels of a row or reduction group: one, or two where it is split."""
-    shape = _shape(task)
-    if shape.split > 1:
-        return _SplitRows(task, shape).emit()
-    record = _Rows(task, shape, _Held(), planned=False)
-    record.emit()
-    return (_Rows(task, shape, record.held, planned=True).emit(),)
-
-
-def _shape(task: Task) -> RowShape:
+def row_shape(task: Task) -> RowShape:
+    """The loops of a row or reduction group; UnsupportedError where an operator does not fit them."""
     nest = task.nest
     order = kernel_order(task.program, nest)
     whole = frozenset(order)
@@ -99,15 +87,15 @@ def _shape(task: Task) -> RowShape:
     return shape
 
 
-class _Rows:
+class RowKernel:
     """Writes one row kernel. A first run (`planned` False) only finds out which loads passes share."""
 
-    def __init__(self, task: Task, shape: RowShape, held: _Held, *, planned: bool) -> None:
+    def __init__(self, task: Task, shape: RowShape, held: Held, *, planned: bool) -> None:
         self.task = task
         self.shape = shape
         self.held = held
         self.planned = planned
-        self.source = _RowSource(task, {s: f"a{n}" for n, s in enumerate((*task.kernel.reads, *task.kernel.writes))})
+        self.source = RowSource(task, {s: f"a{n}" for n, s in enumerate((*task.kernel.reads, *task.kernel.writes))})
         self.source.rows = self
         self.walk = -1  # number of the pass being written, -1 outside passes
         self.slot = ""
@@ -116,25 +104,25 @@ class _Rows:
     def emit(self) -> EmittedKernel:
         """The whole kernel."""
         source, shape = self.source, self.shape
-        place = self._begin()
+        place = self.begin()
         if self.planned:
             self._declare()
-        stages = self._stages()
+        stages = self.stages()
         written: set[int] = set()
         for stage in sorted(stages):
             self._pass(stage, stages[stage], written)
             self._hoist(stage + 1)
-        if any(self._is_late(s) for s in self.task.kernel.writes if s not in written):
+        if any(self.is_late(s) for s in self.task.kernel.writes if s not in written):
             self._pass(max(stages, default=-1) + 1, [], written)
         rest = [s for s in self.task.kernel.writes if s not in written]
         if rest:
-            with source.block(f"if {self._owner()}:"):
+            with source.block(f"if {self.owner()}:"):
                 for storage in rest:
                     source.write_at(storage, frozenset(shape.row_order))
         source.unravel("row", shape.row_order, place, source.depth)
         return source.emitted(ceil_div(shape.rows, shape.team.rows), shape.team.threads, self.shared_bytes)
 
-    def _begin(self) -> int:
+    def begin(self) -> int:
         """Thread, lane and row; returns the line before which the row's loop variables go."""
         source, team, shape = self.source, self.shape.team, self.shape
         source.line("tid = u32(cuda.threadIdx.x)")
@@ -149,14 +137,16 @@ class _Rows:
         source.flat_alias("row", shape.row_order)
         return len(source.lines)
 
-    def _owner(self) -> str:
+    def owner(self) -> str:
+        """The test that a thread stores what a row has once."""
         return "lane == u32(0)" + (" and live" if self._tail else "")
 
     @property
     def _tail(self) -> bool:
         return self.shape.rows % self.shape.team.rows != 0
 
-    def _stages(self) -> dict[int, list[int]]:
+    def stages(self) -> dict[int, list[int]]:
+        """Positions of the reductions by how many reductions come before them."""
         nest, operators = self.task.nest, self.task.program.operators
         found: dict[int, list[int]] = {}
         for i, member in enumerate(nest.members):
@@ -164,7 +154,7 @@ class _Rows:
                 found.setdefault(nest.stage[i], []).append(i)
         return found
 
-    def _is_late(self, storage: int) -> bool:
+    def is_late(self, storage: int) -> bool:
         """Whether a write has elements along the row."""
         return bool(self.task.nest.loops(self.task.writer(storage)) & self.task.nest.reduced)
 
@@ -175,23 +165,25 @@ class _Rows:
         nest, source = self.task.nest, self.source
         stores = [
             s for s in self.task.kernel.writes
-            if s not in written and self._is_late(s) and nest.stage[self.task.writer(s)] <= stage
+            if s not in written and self.is_late(s) and nest.stage[self.task.writer(s)] <= stage
         ]  # fmt: skip
         written.update(stores)
         self.walk += 1
-        parts = [self._start(i) for i in folds]
+        parts = [self.start_fold(i) for i in folds]
         self._walk(folds, parts, stores)
         join_lanes(source, self.shape.team, parts)
         for i, part in zip(folds, parts, strict=True):
             self._finish(i, part)
 
-    def _fold(self, i: int) -> Fold:
+    def fold_of(self, i: int) -> Fold:
+        """The fold of the reduction at a position."""
         graph, op = self.task.program.graph, self.task.program.operators[self.task.nest.members[i]]
         node = graph.nodes[op.node]
         return make_fold(node.op, graph.type_of(node.reads[0]), graph.type_of(node.outputs[0]), op.reduced)
 
-    def _start(self, i: int) -> Partial:
-        fold = self._fold(i)
+    def start_fold(self, i: int) -> Partial:
+        """Begin the fold of the reduction at a position."""
+        fold = self.fold_of(i)
         total = self.source.value(fold.start(), "r")
         return Partial(fold, total, self.source.value("i64(0)", "r") if fold.indexed else "")
 
@@ -211,15 +203,16 @@ class _Rows:
                 inside = nullcontext() if length % lanes == 0 else source.block(f"if j < u32({length}):")
                 self.slot = "k"
                 with inside:
-                    self._element(folds, parts, stores)
+                    self.element(folds, parts, stores)
             return
         source.line("j = lane")
         with source.block(f"while j < u32({length}):"):
             self.slot = f"local * u32({length}) + j"
-            self._element(folds, parts, stores)
+            self.element(folds, parts, stores)
             source.line(f"j = u32(j + u32({lanes}))")
 
-    def _element(self, folds: list[int], parts: list[Partial], stores: list[int]) -> None:
+    def element(self, folds: list[int], parts: list[Partial], stores: list[int]) -> None:
+        """The body of the loop over a row's elements: folds and stores at one element."""
         source, shape = self.source, self.shape
         place, depth = len(source.lines), source.depth
         source.aliases.append((_flat(source, shape.inner_order), Var("j", shape.length)))
@@ -315,10 +308,10 @@ def _flat(source: TaskSource, order: tuple[int, ...]) -> Affine:
     return flatten([variable(source.vars[loop]) for loop in order], extents)
 
 
-class _RowSource(TaskSource):
+class RowSource(TaskSource):
     """A body whose loads go through the held rows."""
 
-    rows: _Rows | None = None
+    rows: RowKernel | None = None
 
     def __init__(self, task: Task, arrays: dict[int, str], *, workspace: bool = False) -> None:
         super().__init__(task, arrays, workspace=workspace)
@@ -339,77 +332,3 @@ class _RowSource(TaskSource):
         """A loaded element as it is held: in its stored type in shared memory, in its register type else."""
         dtype = self.program.storage[storage].type.dtype
         return text if mode != HELD_IN_SHARED or shared_type(dtype) == "f32" else self.stored(storage, text)
-
-
-class _SplitRows:
-    """A reduction of one pass, each row cut into chunks: partial results, then one thread per row joins them."""
-
-    def __init__(self, task: Task, shape: RowShape) -> None:
-        self.task = task
-        self.shape = shape
-        self.inner = _Rows(task, shape, _Held(), planned=False)
-        self.source = self.inner.source
-        self.source.workspace = "w0"
-
-    def emit(self) -> tuple[EmittedKernel, ...]:
-        """The kernel of the partial results, and the one that joins them."""
-        stages = self.inner._stages()
-        folds = stages.get(0, [])
-        kinds = {self.inner._fold(i).kind for i in folds}
-        if set(stages) != {0} or len(kinds) != 1 or any(self.inner._fold(i).indexed for i in folds):
-            raise UnsupportedError("only sums and extrema of one type and one pass can be split over blocks")
-        stores = [s for s in self.task.kernel.writes if self.inner._is_late(s)]
-        if any(self.task.nest.stage[self.task.writer(s)] for s in stores):
-            raise UnsupportedError("a split reduction is followed by elements of its row")
-        space = Workspace(size=len(folds) * self.shape.split * self.shape.rows, kind=kinds.pop())
-        return self._partials(folds, stores, space), self._joined(folds, stores)
-
-    def _partials(self, folds: list[int], stores: list[int], space: Workspace) -> EmittedKernel:
-        source, shape, team = self.source, self.shape, self.shape.team
-        place = self.inner._begin()
-        blocks = ceil_div(shape.rows, team.rows)
-        self._chunked(blocks, place)
-        parts = [self.inner._start(i) for i in folds]
-        source.line(f"j = u32(part * u32({shape.chunk}) + lane)")
-        source.line(f"end = min(u32((part + u32(1)) * u32({shape.chunk})), u32({shape.length}))")
-        with source.block("while j < end:"):
-            self.inner._element(folds, parts, stores)
-            source.line(f"j = u32(j + u32({team.lanes}))")
-        join_lanes(source, team, parts)
-        with source.block(f"if {self.inner._owner()}:"):
-            for n, part in enumerate(parts):
-                start = n * shape.split
-                source.line(f"w0[(u32({start}) + part) * u32({shape.rows}) + row] = {part.total}")
-        source.unravel("row", shape.row_order, self.place, source.depth)
-        return source.emitted(blocks * shape.split, team.threads, workspace=space)
-
-    def _chunked(self, blocks: int, place: int) -> None:
-        """The block's number is a chunk and a block of rows."""
-        head = f"row = u32(u32(cuda.blockIdx.x) * u32({self.shape.team.rows}) + local)"
-        for n, line in enumerate(self.source.lines):
-            if line.strip() == head:
-                indent = line[: len(line) - len(line.lstrip())]
-                self.source.lines[n : n + 1] = [
-                    f"{indent}part = u32(u32(cuda.blockIdx.x) // u32({blocks}))",
-                    indent + head.replace("u32(cuda.blockIdx.x)", f"u32(u32(cuda.blockIdx.x) % u32({blocks}))"),
-                ]
-        self.place = place + 1
-
-    def _joined(self, folds: list[int], stores: list[int]) -> EmittedKernel:
-        task, shape = self.task, self.shape
-        source = task.source(workspace=True)
-        rest = [s for s in task.kernel.writes if s not in stores]
-
-        def body() -> None:
-            for n, i in enumerate(folds):
-                fold = self.inner._fold(i)
-                total = source.value(fold.start(), "r")
-                with source.block(f"for c in range({shape.split}):"):
-                    other = f"w0[(u32({n * shape.split}) + u32(c)) * u32({shape.rows}) + p]"
-                    source.line(f"{total} = {fold.join(total, other)}")
-                source.known[task.node_outputs(i)[0]] = (source.coords(i), source.value(fold.finish(total)))
-            for storage in rest:
-                source.write_at(storage, frozenset(shape.row_order))
-
-        return over_points(source, shape.row_order, 128, 1, body)
-

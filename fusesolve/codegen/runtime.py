@@ -120,8 +120,10 @@ class Simulator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compiled:
-    """What the CUDA compiler made of one kernel: registers of a thread, bytes of a block's static shared memory, bytes
-    of stack and of spill stores and loads of a thread, bytes of code.
+    """What the CUDA compiler made of one kernel.
+
+    Registers of a thread, bytes of a block's static shared memory, bytes of stack, spill stores and spill loads of a
+    thread, bytes of code.
     """
 
     registers: int
@@ -173,8 +175,8 @@ def load_generated(path: Path) -> ModuleType:
 def simulate(path: Path, requests: IO[str]) -> None:
     """Answer requests (`group count` a line) until the input ends; runs in the child."""
     import numpy as np
-    from numba import cuda
 
+    cuda: Any = importlib.import_module("numba.cuda")
     module = load_generated(path)
     folder = path.parent
     for line in requests:
@@ -200,15 +202,14 @@ def _poison(size: int, kind: Any) -> "Array":
 
 def compile_kernels(path: Path, requests: IO[str]) -> None:
     """Answer requests (JSON, a kernel a line) until the input ends; runs in the child."""
-    from numba.core.errors import NumbaError
-
+    refusal: type[Exception] = importlib.import_module("numba.core.errors").NumbaError
     module = load_generated(path)
     for line in requests:
         request = json.loads(line)
         function = getattr(module, request["name"]).py_func
         try:
-            answer = _compile(function, request["types"], tuple(request["capability"]))
-        except (NumbaError, TypeError, ValueError, RuntimeError, NotImplementedError) as error:
+            answer: dict[str, Any] = _compile(function, request["types"], tuple(request["capability"]))
+        except (refusal, TypeError, ValueError, RuntimeError, NotImplementedError) as error:
             lines = [item.strip() for item in str(error).splitlines() if item.strip()]
             answer = {"error": f"{type(error).__name__}: {lines[0] if lines else ''}"}
         os.write(1, (json.dumps(answer) + "\n").encode())
@@ -216,28 +217,24 @@ def compile_kernels(path: Path, requests: IO[str]) -> None:
 
 def _compile(function: Any, kinds: Sequence[str], capability: tuple[int, int]) -> dict[str, int]:
     """PTX-level code by Numba, then a cubin by the linker of the CUDA wheels; resources from the linker's log."""
-    from cuda.core import Linker, LinkerOptions, ObjectCode
-    from numba import cuda, types
-
+    cuda, core = importlib.import_module("numba.cuda"), importlib.import_module("cuda.core")
+    types = importlib.import_module("numba").types
     signature = tuple(types.Array(_numba_type(kind), 1, "C") for kind in kinds)
     made, _ = cuda.compile_all(function, signature, cc=capability, device=False, abi="numba", output="ltoir")
     parts = made if isinstance(made, list) else [made]
-    objects = [ObjectCode.from_ltoir(part) if isinstance(part, bytes) else part for part in parts]
-    options = LinkerOptions(
+    objects = [core.ObjectCode.from_ltoir(part) if isinstance(part, bytes) else part for part in parts]
+    options = core.LinkerOptions(
         arch=f"sm_{capability[0]}{capability[1]}", link_time_optimization=True, ptxas_options=["-v"], verbose=True
     )
-    linker = Linker(*objects, options=options)
+    linker = core.Linker(*objects, options=options)
     cubin = linker.link("cubin").code
     return {**_read_log(linker.get_info_log()), "code": text_bytes(bytes(cubin))}
 
 
 def _numba_type(kind: str) -> Any:
-    from numba import types
-
+    types: Any = importlib.import_module("numba").types
     if kind == "bf16":
-        from numba.cuda.types import bfloat16
-
-        return bfloat16
+        return importlib.import_module("numba.cuda.types").bfloat16
     names = {"f": "float", "i": "int", "u": "uint"}
     return types.boolean if kind == "bool" else getattr(types, names[kind[0]] + kind[1:])
 

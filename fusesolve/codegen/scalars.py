@@ -162,8 +162,8 @@ EXPRESSIONS: Mapping[str, Callable[[Operation], str]] = {
     "clip": _clip, "cast": lambda op: op.args[0], "copy": lambda op: op.args[0],
 }  # fmt: skip
 _RESULT_TYPED = frozenset({
-    "exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "reciprocal", "tanh", "sigmoid", "erf", "sin", "cos", "tan", "asin",
-    "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "atan2", "div",
+    "exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "reciprocal", "tanh", "sigmoid", "erf", "sin", "cos", "tan",
+    "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "atan2", "div",
 })  # fmt: skip
 _TO_BOOL = frozenset({"equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "isnan", "isinf"})
 

@@ -9,7 +9,7 @@ from fusesolve.codegen.contraction import emit_contraction
 from fusesolve.codegen.kernel import EmittedKernel, Task
 from fusesolve.codegen.planned import PlannedKernel
 from fusesolve.codegen.pointwise import emit_pointwise
-from fusesolve.codegen.rows import emit_rows
+from fusesolve.codegen.reductions import emit_rows
 from fusesolve.codegen.scalars import UnsupportedError
 from fusesolve.group import Template
 

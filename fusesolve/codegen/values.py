@@ -40,7 +40,8 @@ class KernelSource(Source):
         self.arrays = arrays
         self.known: dict[str, tuple[Index, str]] = {}
         self.where = {item.value: item.index for item in program.storage} | dict(program.view_root)
-        self.vars: dict[int, Var] = {loop: Var(f"i{n}", size) for n, (loop, size) in enumerate(sorted(nest.extent.items()))}
+        loops = sorted(nest.extent.items())
+        self.vars: dict[int, Var] = {loop: Var(f"i{n}", size) for n, (loop, size) in enumerate(loops)}
         self.aliases: list[tuple[Affine, Var]] = []
 
     # indices

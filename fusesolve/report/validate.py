@@ -12,7 +12,8 @@ CHECKED = (
 )  # fmt: skip
 
 COMPILED = (
-    _NUMBER, _NAMES, _VERDICT, *(Column(head=head, right=True) for head in ("registers", "shared", "code", "occupancy", "spill")),
+    _NUMBER, _NAMES, _VERDICT,
+    *(Column(head=head, right=True) for head in ("registers", "shared", "code", "occupancy", "spill")),
     Column(head="note", flexible=True),
 )  # fmt: skip
 _PAIRS = ("registers_per_thread", "shared_bytes", "code_bytes", "occupancy", "spill_bytes")
@@ -52,7 +53,9 @@ def _agreement_line(found: Validation, width: int) -> str:
     if found.agreement is None:
         return ""
     shares = [
-        f"{name} {100 * share:.0f} %" for name, share in found.agreement.items() if name != "kernels" and share is not None
+        f"{name} {100 * share:.0f} %"
+        for name, share in found.agreement.items()
+        if name != "kernels" and share is not None
     ]
     return fold(f"predicted right in {found.agreement['kernels']} compiled kernels: {', '.join(shares)}", width)
 

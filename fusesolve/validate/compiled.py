@@ -59,7 +59,8 @@ def _group(
         try:
             result = compiler.compile(item.name, kinds, capability)
         except KernelError as error:
-            raise MissingError(f"group {kernel.id} ({', '.join(kernel.nodes[:4])}) does not compile: {error}") from error
+            names = ", ".join(kernel.nodes[:4])
+            raise MissingError(f"group {kernel.id} ({names}) does not compile: {error}") from error
         found.append((result, _numbers(result, profile, item.emitted.threads, item.emitted.shared)))
     return _row(kernel, found)
 

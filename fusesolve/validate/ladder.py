@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from fusesolve.codegen.module import GeneratedPlan, generate
 from fusesolve.codegen.planned import PlannedKernel, PlannedProgram, read_plan
 from fusesolve.errors import InputError
 from fusesolve.graph import Graph
@@ -20,8 +21,8 @@ from fusesolve.validate.compiled import agreement, compile_plan
 from fusesolve.validate.memory import Execute, KernelFaultError, ReferenceKernel, run_plan
 from fusesolve.validate.oracle import Oracle, Verdict
 from fusesolve.validate.result import KernelResult, Validation
-from fusesolve.validate.simulate import SimulatedKernel, check_extra, simulated_plan
 from fusesolve.validate.shrink import shrink_graph, work_of
+from fusesolve.validate.simulate import SimulatedKernel, check_extra, simulated_plan
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -61,6 +62,12 @@ def plan_graph(document: Mapping[str, Any]) -> Graph:
     if not isinstance(record, Mapping) or not isinstance(record.get("definition"), Mapping):
         raise InputError("the plan carries no graph definition; write it again with fusesolve plan -o")
     return parse_native(json.dumps(record["definition"]), f"plan of {record.get('name')}", {}, False)
+
+
+def generate_plan(document: Mapping[str, Any]) -> tuple[PlannedProgram, GeneratedPlan]:
+    """The program of a plan document and its source, at the plan's own extents."""
+    planned = read_plan(document, plan_graph(document))
+    return planned, generate(planned)
 
 
 def _reference(document: Mapping[str, Any], options: StepOptions) -> Validation:
