@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from fusesolve.codegen.affine import Affine, Var, flatten, variable
-from fusesolve.codegen.folds import Fold
+from fusesolve.codegen.folds import Fold, make_fold
 from fusesolve.codegen.kernel import (
     INDEX_LIMIT,
     STATIC_SHARED,
