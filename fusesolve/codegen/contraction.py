@@ -31,6 +31,7 @@ from fusesolve.codegen.windows import enter, product, sum_type
 from fusesolve.graph import Node
 from fusesolve.ops import operand_types
 
+KNOWN = frozenset({"matmul", "conv1d", "conv2d", "conv3d"})
 STEP = 8  # elements of the reduced axes in shared memory at a time
 BUFFERS = 2
 UNROLL_LIMIT = 900  # instructions of a loop nest that the compiler still unrolls (notes: 1,150 compiled kernels)
@@ -127,6 +128,8 @@ class _Gemm:
         self._check()
 
     def _check(self) -> None:
+        if self.node.op not in KNOWN:
+            raise UnsupportedError(f"{self.node.op} is not supported in generated kernels")
         if any(task_writes_upstream(self.task, s) for s in self.task.kernel.writes):
             raise UnsupportedError("an operand that the contraction makes for itself is also written")
         if self.batch * self.m * self.n * self.split >= INDEX_LIMIT or self.k >= INDEX_LIMIT // 2:

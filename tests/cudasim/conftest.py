@@ -1,0 +1,26 @@
+"""Plans of the small graphs, and the simulator."""
+
+import importlib.util
+import json
+from functools import cache
+
+import pytest
+
+from fusesolve import plan
+from tests.cudasim.graphs import case_graph
+
+needs_numba_cuda = pytest.mark.skipif(
+    importlib.util.find_spec("numba_cuda") is None, reason="numba-cuda is not installed: pip install 'fusesolve[cuda]'"
+)
+
+
+@cache
+def planned_document(name: str, strategy: str = "cpsat") -> str:
+    found = plan(case_graph(name), "a100", implementation="generated", strategy=strategy, time_limit=60.0)
+    return json.dumps(found.to_dict())
+
+
+@pytest.fixture
+def document_of():
+    """`document_of("unary")`: the plan document of a small graph, every contraction generated."""
+    return lambda name, **options: json.loads(planned_document(name, **options))

@@ -1,0 +1,24 @@
+"""The golden sources are not only as they were: they are right."""
+
+import pytest
+
+from fusesolve.codegen.module import generate
+from fusesolve.codegen.planned import read_plan
+from fusesolve.codegen.runtime import Simulator
+from fusesolve.validate.ladder import compare
+from fusesolve.validate.simulate import SimulatedKernel
+from tests.cudasim.conftest import needs_numba_cuda
+from tests.golden.test_kernels import GOLDEN, golden_document
+
+pytestmark = needs_numba_cuda
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_golden_source_equals_the_reference(name):
+    graph, document = golden_document(name)
+    planned = read_plan(document, graph)
+    made = generate(planned)
+    with Simulator(made.text) as simulator:
+        groups, fault = compare(planned, SimulatedKernel(planned, made, simulator), 0, made.refused)
+    assert fault is None
+    assert groups[0].ok, groups[0].note

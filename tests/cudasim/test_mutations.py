@@ -1,0 +1,78 @@
+"""A wrong kernel is caught: one change in the emitted source, and the ladder fails."""
+
+import re
+
+import pytest
+
+from fusesolve.codegen.module import GeneratedPlan
+from fusesolve.codegen.runtime import Simulator
+from fusesolve.validate import ladder
+from fusesolve.validate.ladder import StepOptions, compare, plan_graph
+from fusesolve.validate.simulate import SimulatedKernel, simulated_plan
+from tests.cudasim.conftest import needs_numba_cuda
+
+pytestmark = needs_numba_cuda
+
+
+def verdicts(document, change) -> tuple[list[bool | None], str]:
+    """The verdicts of all groups when the source is changed, and the changed source."""
+    planned, made = simulated_plan(document, plan_graph(document))
+    text = change(made.text)
+    changed = GeneratedPlan(text=text, kernels=made.kernels, refused=made.refused, workspaces=made.workspaces)
+    with Simulator(text) as simulator:
+        groups, fault = compare(planned, SimulatedKernel(planned, changed, simulator), StepOptions().seed, made.refused)
+    assert fault is None
+    return [item.ok for item in groups], text
+
+
+def swap(pattern: str, replacement: str):
+    """Replace the first match of a pattern, which must be there."""
+
+    def change(text: str) -> str:
+        changed, count = re.subn(pattern, replacement, text, count=1)
+        assert count == 1, f"{pattern} is not in the source"
+        return changed
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("case", "pattern", "replacement"),
+    [
+        ("movement", r"a(\d)\[p\] = ", r"a\1[p ^ u32(1)] = "),  # an index
+        ("movement", r"if p < u32\((\d+)\):", r"if p < u32(\1 - 1):"),  # a tail mask: the last point is not written
+        ("reductions", r"r0 = f32\(0\.0\)", "r0 = f32(1.0)"),  # the identity of a sum
+        ("reductions", r"f32\(-inf\)", "f32(0.0)"),  # the identity of a maximum
+        ("reductions", r"if j < u32\((\d+)\):", r"if j < u32(\1 - 1):"),  # a tail mask of a row
+        ("reductions", r"while j < u32\((\d+)\):", r"while j < u32(\1 - 1):"),
+        ("contractions", r"\+= fa\[r\] \* y", "+= fa[r] * y + f32(0.01)"),  # the products
+        ("contractions", r"and ki < end:", "and ki < end - u32(1):"),  # the last step of the reduced axis
+        ("contractions", r"buf = u32\(u32\(1\) - buf\)", "buf = u32(2) - buf"),  # a buffer outside shared memory
+        ("attention", r"total = total \* shrink\n", "pass\n"),  # the rescaling of an online softmax
+        ("attention", r"acc\[d\] = acc\[d\] \* shrink", "pass"),
+        ("windows", r"i(\d) \+ t(\d) >= u32\(1\)", r"i\1 + t\2 >= u32(2)"),  # the padding of a window
+    ],
+)
+def test_one_wrong_line_fails(document_of, case, pattern, replacement):
+    found, _ = verdicts(document_of(case), swap(pattern, replacement))
+    assert False in found
+
+
+def test_unchanged_source_holds(document_of):
+    found, _ = verdicts(document_of("movement"), lambda text: text)
+    assert set(found) == {True}
+
+
+def test_the_step_exits_with_the_failing_group(document_of, monkeypatch):
+    real = ladder.simulated_plan
+
+    def wrong(document, graph):
+        planned, made = real(document, graph)
+        text = swap(r"a(\d)\[p\] = ", r"a\1[p ^ u32(1)] = ")(made.text)
+        return planned, GeneratedPlan(
+            text=text, kernels=made.kernels, refused=made.refused, workspaces=made.workspaces
+        )
+
+    monkeypatch.setattr(ladder, "simulated_plan", wrong)
+    found = ladder.validate_plan(document_of("movement"), "cudasim")
+    assert not found.ok and re.match(r"group \d+ \(.*\) fails --on cudasim", found.failure())

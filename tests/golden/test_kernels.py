@@ -1,0 +1,115 @@
+"""The source of one group per template, line for line, with tilings that no cost model chooses."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fusesolve.codegen.module import generate
+from fusesolve.codegen.planned import read_plan
+from fusesolve.codegen.preamble import PREAMBLE
+from fusesolve.importers.native import parse_native
+
+FOLDER = Path(__file__).parent / "kernels"
+
+# name: (inputs, operators, template, tiling); the last operator's result is the output, all operators are one group.
+GOLDEN = {
+    "pointwise_broadcast": (
+        ["x: f16[6,40]", "y: f16[40]"], ["a = add(x, y)", "b = tanh(a)"], "pointwise",
+        {"threads": 128, "per_thread": 2},
+    ),
+    "movement_concat_transpose": (
+        ["x: f32[4,6]", "y: f32[4,2]"], ["c = concat(x, y; axis=1)", "t = transpose(c; perm=1-0)"], "movement",
+        {"threads": 128, "per_thread": 1},
+    ),
+    "row_softmax_in_registers": (
+        ["x: f32[8,512]"], ["p = softmax(x; axis=1)"], "row",
+        {"threads": 128, "lanes": 128, "rows": 1, "mode": 0, "split": 1},
+    ),
+    "row_layernorm_in_shared": (
+        ["x: f16[10,100]", "g: f16[100]", "b: f16[100]"], ["n = layernorm(x, g, b; axis=1)"], "row",
+        {"threads": 64, "lanes": 32, "rows": 2, "mode": 1, "split": 1},
+    ),
+    "reduction_columns_split": (
+        ["x: f32[64,20]"], ["e = exp(x)", "s = reduce_sum(e; axis=0)", "r = sqrt(s)"], "reduction",
+        {"threads": 128, "lanes": 4, "rows": 32, "mode": 2, "split": 2},
+    ),
+    "row_argmax": (
+        ["x: f32[3,50]"], ["i = argmax(x; axis=1)"], "row",
+        {"threads": 64, "lanes": 32, "rows": 2, "mode": 2, "split": 1},
+    ),
+    "contraction_epilogue": (
+        ["a: f16[40,24]", "b: f16[24,33]", "c: f16[33]"], ["m = matmul(a, b)", "d = add(m, c)", "r = relu(d)"],
+        "contraction", {"tile_m": 32, "tile_n": 32, "split": 1},
+    ),
+    "contraction_split": (
+        ["a: f32[20,70]", "b: f32[70,9]"], ["m = matmul(a, b)", "r = relu(m)"], "contraction",
+        {"tile_m": 16, "tile_n": 32, "split": 2},
+    ),
+    "convolution_prologue": (
+        ["x: f32[1,3,7,8]", "w: f32[5,3,3,3]"], ["p = relu(x)", "c = conv2d(p, w; stride=2, pad=1)"], "contraction",
+        {"tile_m": 16, "tile_n": 32, "split": 1},
+    ),
+    "attention_split": (
+        ["q: f32[2,5,8]", "k: f32[2,40,8]", "v: f32[2,40,8]"],
+        ["s = matmul(q, k; transpose_b=1)", "p = softmax(s; axis=2)", "o = matmul(p, v)"], "attention",
+        {"tile_m": 16, "tile_n": 64, "split": 2, "mode": 1},
+    ),
+    "window_pool": (
+        ["x: f32[1,2,5,6]"], ["p = avgpool(x; k=3-3, stride=2-2, pad=1-1-1-1)"], "pointwise",
+        {"threads": 128, "per_thread": 1},
+    ),
+}  # fmt: skip
+
+
+def golden_document(name):
+    """Graph and plan document of one golden case: one group of everything."""
+    inputs, ops, template, tiling = GOLDEN[name]
+    output = ops[-1].split("=")[0].strip()
+    text = json.dumps(
+        {"format": "fusesolve-graph/1", "name": "golden", "inputs": inputs, "ops": ops, "outputs": [output]}
+    )
+    graph = parse_native(text, "golden", {}, False)
+    group = {
+        "id": 0, "nodes": list(dict.fromkeys(node.source for node in graph.nodes)), "inputs": list(graph.inputs),
+        "outputs": [output], "template": template, "implementation": "generated", "tiling": tiling,
+    }  # fmt: skip
+    return graph, {"groups": [group], "status": "OPTIMAL"}
+
+
+def source_of(name):
+    graph, document = golden_document(name)
+    made = generate(read_plan(document, graph))
+    assert not made.refused, made.refused
+    return made.text
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_source_is_as_it_was(name, request):
+    text = source_of(name)
+    body = text[text.index(PREAMBLE) + len(PREAMBLE) :]
+    path = FOLDER / f"{name}.txt"
+    if request.config.getoption("--update-golden", default=False):
+        path.write_text(body, encoding="utf-8")
+    assert body == path.read_text(encoding="utf-8"), "look at the difference, then pytest tests/golden --update-golden"
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_source_is_python_and_made_of_our_names(name):
+    import ast
+    import re
+
+    text = source_of(name)
+    tree = ast.parse(text)
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    body = text[text.index(PREAMBLE) + len(PREAMBLE) :]
+    made = set(re.findall(r"\b[A-Za-z_]\w*\b", body))
+    assert not {"golden", "softmax", "layernorm", "reduce_sum", "argmax", "relu"} & made
+    assert all(re.fullmatch(r"k\d+(_\d+)?|g\d+|run|by_host|erf|rsqrt(32|64)", item) for item in functions)
+    assert names
+    assert max(len(line) for line in body.splitlines()) < 400
+
+
+def test_no_golden_file_is_left_over():
+    assert {path.stem for path in FOLDER.glob("*.txt")} == set(GOLDEN)

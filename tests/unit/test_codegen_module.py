@@ -1,0 +1,146 @@
+"""The generated file as a whole: buffers, refusals, names; and pieces that need no simulator."""
+
+import json
+
+import pytest
+
+from fusesolve import plan
+from fusesolve.codegen.contraction import choose_tile
+from fusesolve.codegen.folds import make_fold
+from fusesolve.codegen.module import generate
+from fusesolve.codegen.planned import read_plan
+from fusesolve.codegen.scalars import UnsupportedError, compute_type, constant, converted
+from fusesolve.codegen.source import Source
+from fusesolve.graph import DType, TensorType
+from fusesolve.importers.native import parse_native
+from fusesolve.validate.ladder import generate_plan
+from tests.unit.test_validate_cli import call  # noqa: F401  a fixture
+
+
+def planned_of(inputs, ops, outputs, **options):
+    document = {"format": "fusesolve-graph/1", "name": "$evil; import os", "inputs": inputs, "ops": ops}
+    graph = parse_native(json.dumps(document | {"outputs": outputs}), "g", {}, False)
+    return plan(graph, "a100", time_limit=30.0, **options).to_dict()
+
+
+CHAIN = (["x: f32[64,64]"], [f"v{n} = {op}({src})" for n, (op, src) in enumerate(
+    [("relu", "x"), ("tanh", "v0"), ("exp", "v1"), ("neg", "v2"), ("abs", "v3")])], ["v4"])  # fmt: skip
+
+
+def test_buffers_are_used_again():
+    document = planned_of(*CHAIN, strategy="unfused")
+    _, made = generate_plan(document)
+    assert len(made.kernels) == 5
+    line = next(item for item in made.text.splitlines() if item.startswith("BUFFERS"))
+    assert line.count("(4096, f32)") == 2  # v1 goes where v-1 was once v0 is read
+
+
+def test_an_output_keeps_its_buffer():
+    inputs, ops, _ = CHAIN
+    _, made = generate_plan(planned_of(inputs, ops, ["v0", "v4"], strategy="unfused"))
+    line = next(item for item in made.text.splitlines() if item.startswith("BUFFERS"))
+    assert line.count("(4096, f32)") == 3
+
+
+def test_nothing_of_the_file_reaches_the_source():
+    document = planned_of(['"; import os #": f32[8]'], ['y = relu("; import os #")'], ["y"])
+    _, made = generate_plan(document)
+    assert "import os" not in made.text and "evil" not in made.text
+
+
+def test_library_and_opaque_groups_are_left_to_the_host():
+    document = planned_of(
+        ["a: f16[512,512]", "b: f16[512,512]"],
+        ["m = matmul(a, b)", "o = mystery(m) : f16[512,512]", "s = argsort(o; axis=1)"], ["s"], implementation="library",
+    )  # fmt: skip
+    _, made = generate_plan(document)
+    assert len(made.refused) == 3 and not made.kernels
+    assert made.text.count("    by_host(host, ") == 3
+    assert "a library kernel is taken" in made.refused.values()
+
+
+@pytest.mark.parametrize(
+    ("inputs", "ops", "outputs", "reason"),
+    [
+        (["x: f8e4m3[8]"], ["y = neg(x)"], ["y"], "f8e4m3"),
+        (["x: i32[8]"], ["y = pow(x, x)"], ["y"], "pow of integers"),
+        (["x: f32[4]"], ["u = random_uniform(; shape=4)", "y = add(x, u)"], ["y"], "random_uniform"),
+        (["x: f32[1,4,5,5]", "w: f32[4,6,3,3]"], ["y = conv2d_transpose(x, w)"], ["y"], "conv2d_transpose"),
+    ],
+)
+def test_what_has_no_source_says_why(inputs, ops, outputs, reason):
+    _, made = generate_plan(planned_of(inputs, ops, outputs, implementation="generated"))
+    assert any(reason in text for text in made.refused.values()), made.refused
+
+
+def test_tensors_beyond_32_bit_indices_have_no_source():
+    text = {"format": "fusesolve-graph/1", "name": "g", "inputs": ["x: f32[65536,65536]"], "ops": ["y = relu(x)"],
+            "outputs": ["y"]}  # fmt: skip
+    graph = parse_native(json.dumps(text), "g", {}, False)
+    group = {"id": 0, "nodes": ["y"], "inputs": ["x"], "outputs": ["y"], "template": "pointwise",
+             "implementation": "generated", "tiling": {"threads": 128, "per_thread": 4}}  # fmt: skip
+    made = generate(read_plan({"groups": [group]}, graph))
+    assert "2**32" in made.refused[0]
+
+
+def test_numbers_in_source():
+    assert constant(0.1, "f32") == "f32(0.1)" and constant(float("-inf"), "f64") == "f64(-inf)"
+    assert constant(float("nan"), "f32") == "f32(nan)" and constant(3, "u8") == "u8(3)" and constant(1, "b1") == "True"
+    assert converted("v0", "i32", "b1") == "(v0 != i32(0))" and converted("v0", "f32", "f32") == "v0"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "kind"), [("f16", "f32"), ("bf16", "f32"), ("f64", "f64"), ("bool", "b1"), ("i8", "i8")]
+)
+def test_register_types(dtype, kind):
+    assert compute_type(DType(dtype)) == kind
+
+
+def test_8_bit_floats_are_refused():
+    with pytest.raises(UnsupportedError, match="f8e5m2"):
+        compute_type(DType.F8E5M2)
+
+
+def test_identities_of_folds():
+    def start(op, dtype):
+        kind = TensorType(DType(dtype), (4,))
+        return make_fold(op, kind, kind, 4).start()
+
+    assert start("reduce_max", "f32") == "f32(-inf)" and start("reduce_min", "f16") == "f32(inf)"
+    assert start("reduce_max", "i8") == "i8(-128)" and start("reduce_min", "u8") == "u8(255)"
+    assert start("reduce_prod", "f64") == "f64(1.0)" and start("reduce_max", "u16") == "u16(0)"
+
+
+@pytest.mark.parametrize("m", [16, 32, 64, 128, 192, 256])
+@pytest.mark.parametrize("n", [16, 32, 64, 128, 192, 256])
+def test_tiles_divide_over_their_threads(m, n):
+    tile = choose_tile(m, n)
+    assert tile.threads == min(256, max(32, m * n // 64))
+    assert tile.down * tile.high == m and tile.across * tile.wide == n
+    assert max(tile.high, tile.wide) <= 4 * min(tile.high, tile.wide)
+
+
+def test_scopes_forget():
+    source = Source()
+    source.keep("a", "v0")
+    with source.block("if x:"):
+        source.keep("b", "v1")
+        assert source.recall("a") == "v0" and source.recall("b") == "v1"
+    assert source.recall("b") is None
+    assert source.lines == ["    if x:", "        pass"]
+
+
+def test_the_command_writes_both_files(call, tmp_path):  # noqa: F811  the fixture
+    code, out, err = call("codegen", "softmax", "--hw", "a100", "-o", tmp_path / "new" / "folder")
+    assert code == 0 and "1 of 1 groups have kernels" in out and "wrote" in err
+    text = (tmp_path / "new" / "folder" / "kernels.py").read_text()
+    assert "@cuda.jit" in text and "def run(" in text
+    code, _, _ = call("validate", tmp_path / "new" / "folder" / "plan.json", "--on", "reference")
+    assert code == 0
+
+
+def test_a_file_in_the_way_is_refused(call, tmp_path):  # noqa: F811  the fixture
+    path = tmp_path / "kernels"
+    path.write_text("")
+    code, _, err = call("codegen", "softmax", "--hw", "a100", "-o", path)
+    assert code == 2 and "is a file" in err
