@@ -28,7 +28,8 @@ from fusesolve.codegen.values import reduced_index
 from fusesolve.group import Template
 from fusesolve.ops.definition import OpKind
 
-HELD_IN_REGISTERS, HELD_IN_SHARED, READ_AGAIN = 0, 1, 2  # as in the cost model's tilings
+HELD_IN_REGISTERS, HELD_IN_SHARED = 0, 1  # as in the cost model's tilings; 2 reads again
+FOLDS_SHARED = 8192  # bytes of static shared memory left to folds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +55,7 @@ class Held:
     """Loads that passes share: where each is held, and which passes have asked for it."""
 
     asked: dict[tuple[int, Affine], set[int]] = field(default_factory=dict)
-    names: dict[tuple[int, Affine], str] = field(default_factory=dict)
+    names: dict[tuple[int, Affine], str] = field(default_factory=dict)  # the element as text
     filled: set[tuple[int, Affine]] = field(default_factory=set)
 
     def shared_by_passes(self) -> list[tuple[int, Affine]]:
@@ -98,7 +99,6 @@ class RowKernel:
         self.source = RowSource(task, {s: f"a{n}" for n, s in enumerate((*task.kernel.reads, *task.kernel.writes))})
         self.source.rows = self
         self.walk = -1  # number of the pass being written, -1 outside passes
-        self.slot = ""
         self.shared_bytes = 0
 
     def emit(self) -> EmittedKernel:
@@ -201,13 +201,11 @@ class RowKernel:
             with source.block(f"for k in range({count}):"):
                 source.line(f"j = u32(lane + u32(k) * u32({lanes}))")
                 inside = nullcontext() if length % lanes == 0 else source.block(f"if j < u32({length}):")
-                self.slot = "k"
                 with inside:
                     self.element(folds, parts, stores)
             return
         source.line("j = lane")
         with source.block(f"while j < u32({length}):"):
-            self.slot = f"local * u32({length}) + j"
             self.element(folds, parts, stores)
             source.line(f"j = u32(j + u32({lanes}))")
 
@@ -244,23 +242,34 @@ class RowKernel:
         """Arrays for the loads that passes share."""
         shape, storage = self.shape, self.task.program.storage
         keys = self.held.shared_by_passes()
-        if shape.mode == READ_AGAIN:
+        if shape.mode == HELD_IN_REGISTERS:
+            count = ceil_div(shape.length, shape.team.lanes)
+            for key in keys:
+                name = self.source.fresh("h")
+                self.source.line(f"{name} = cuda.local.array({count}, {compute_type(storage[key[0]].type.dtype)})")
+                self.held.names[key] = f"{name}[k]"
+        elif shape.mode == HELD_IN_SHARED:
+            self._declare_shared(keys)
+
+    def _declare_shared(self, keys: list[tuple[int, Affine]]) -> None:
+        """One array a load, or where they are too large one array for all, asked for at launch."""
+        shape, storage = self.shape, self.task.program.storage
+        types = [storage[s].type.dtype for s, _ in keys]
+        elements = shape.length * shape.team.rows
+        slot = f"local * u32({shape.length}) + j"
+        if sum(shared_itemsize(item) for item in types) * elements <= STATIC_SHARED - FOLDS_SHARED:
+            for key, dtype in zip(keys, types, strict=True):
+                name = self.source.fresh("h")
+                self.source.line(f"{name} = cuda.shared.array({elements}, {shared_type(dtype)})")
+                self.held.names[key] = f"{name}[{slot}]"
             return
-        sizes = [shared_itemsize(storage[s].type.dtype) * shape.length * shape.team.rows for s, _ in keys]
-        dynamic = shape.mode == HELD_IN_SHARED and sum(sizes) > STATIC_SHARED - 8192
-        if dynamic and len(keys) > 1:
-            raise UnsupportedError("two held rows are too large for static shared memory")
-        for key in keys:
-            dtype = storage[key[0]].type.dtype
-            name = self.source.fresh("h")
-            if shape.mode == HELD_IN_SHARED:
-                size = 0 if dynamic else shape.length * shape.team.rows
-                self.source.line(f"{name} = cuda.shared.array({size}, {shared_type(dtype)})")
-                self.shared_bytes = sum(sizes) if dynamic else 0
-            else:
-                size = ceil_div(shape.length, shape.team.lanes)
-                self.source.line(f"{name} = cuda.local.array({size}, {compute_type(dtype)})")
-            self.held.names[key] = name
+        if len(set(types)) > 1:
+            raise UnsupportedError("held rows of several types are too large for static shared memory")
+        name = self.source.fresh("h")
+        self.source.line(f"{name} = cuda.shared.array(0, {shared_type(types[0])})")
+        self.shared_bytes = len(keys) * elements * shared_itemsize(types[0])
+        for n, key in enumerate(keys):
+            self.held.names[key] = f"{name}[u32({n * elements}) + {slot}]"
 
     def fetch(self, storage: int, offset: Affine) -> str | None:
         """A load through the held rows; None where it is not one that passes share."""
@@ -277,10 +286,9 @@ class RowKernel:
             return None
         kind = compute_type(self.task.program.storage[storage].type.dtype)
         if key in self.held.filled:
-            text = f"{name}[{self.slot}]"
-            return self.source.value(text if kind == "b1" else f"{kind}({text})")
+            return self.source.value(name if kind == "b1" else f"{kind}({name})")
         loaded = self.source.direct(storage, offset)
-        self.source.line(f"{name}[{self.slot}] = {self.source.narrow(storage, loaded, self.shape.mode)}")
+        self.source.line(f"{name} = {self.source.narrow(storage, loaded, self.shape.mode)}")
         self.held.filled.add(key)
         return loaded
 
