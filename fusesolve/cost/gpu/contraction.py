@@ -150,7 +150,8 @@ def _terms(
         only_mma = np.where(found < busy, order.over(lambda tiles: steps * mma * tiles), only_mma)
         busy = np.minimum(busy, found)
     streams = _streams(device, w, tensor)
-    once = np.where(tensor, device.constant("gemm_split", 3.0e-6), device.constant("fma_split", 6.0e-6))
+    stage = device.constant("gemm_split", 3.0e-6)  # a generated kernel adds partial sums in a second stage of its own
+    once = stage if not library else np.where(tensor, stage, device.constant("fma_split", 6.0e-6))
     partial_sums = 0.4 * w["batch"] * w["m"] * w["n"] * tile["split"] / (_l2_per_unit(device) * units)
     split = np.where(tile["split"] > 1, once + partial_sums, 0.0)
     floor = device.gemm_floor + np.where(w["batch"] > 1, device.constant("gemm_batched", 0.0), 0.0)
