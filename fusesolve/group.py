@@ -98,7 +98,7 @@ class Workload:
     plain: int = 0  # 1: a contraction that a library call does alone
     row_threads: int = 0  # > 0: a library's row kernel, this many threads to a row (`passes` as the library makes them)
     row_load_bytes: int = 16  # library's row kernel: bytes that a thread loads at once
-    row_kind: int = 0  # a library's rows: 1 layer norm (mean and variance combined across the block), 2 scattered
+    row_kind: int = 0  # a library's rows: 1 layer norm, 2 scattered by an index, 3 quantised
     shared_heads: int = 1  # attention: query heads that share keys and values; `m` counts the rows of all of them
     causal: int = 0  # attention: 1 where the library call skips the keys behind each query
     linear_tail: int = 1  # attention: what lies between softmax and the second contraction is linear

@@ -198,6 +198,8 @@ CONSTANTS: Mapping[str, Dimension] = {
     "norm_latency": _S,
     "norm_step": _S,
     "reread_room": _R,
+    "quantise_latency": _S,
+    "quantise_step": _S,
     "scatter_latency": _S,
     "argument_byte": _S,
 }

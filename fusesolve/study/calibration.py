@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fusesolve.errors import InputError, MissingError
+from fusesolve.errors import InputError
 from fusesolve.hardware import Constant, HardwareProfile
 from fusesolve.hardware_yaml import load_profile
 from fusesolve.hardware_yaml.schema import CONSTANTS, FORMAT
@@ -73,7 +73,7 @@ class Calibration:
 def calibrate(paths: Sequence[Path], hardware: str) -> Calibration:
     """Fit the constants of the profile `hardware` (name or path) on the rows of its device in the tables.
 
-    Raises InputError where no table has rows of the device, MissingError where scipy is not installed.
+    Raises InputError where no table has rows of the device, or too few for every group.
     """
     profile = load_profile(hardware)
     tables = _own_rows(paths, hardware, profile)
@@ -106,9 +106,12 @@ def _own_rows(paths: Sequence[Path], hardware: str, profile: HardwareProfile) ->
 
 
 def _sampled(samples: Sequence[Sample]) -> list[Sample]:
-    """At most MOST_ROWS of the samples, the same on every run: those with the smallest hashes."""
+    """At most MOST_ROWS of the samples, the same on every run: those with the smallest hashes.
+
+    A fit needs slopes, so a coarse clock's steps are left out of its predictions.
+    """
     keyed = sorted(samples, key=lambda s: hashlib.sha256(f"{s.op}{s.label}".encode()).digest())
-    return keyed[:MOST_ROWS]
+    return [replace(sample, resolution=0.0) for sample in keyed[:MOST_ROWS]]
 
 
 def _fit(
@@ -134,10 +137,8 @@ def _solve(
 
     A constant that no row depends on at the end is left out: these rows do not measure it.
     """
-    try:
-        from scipy.optimize import least_squares
-    except ImportError:
-        raise MissingError("calibration needs scipy: pip install 'fusesolve[calibrate]'") from None
+    from scipy.optimize import least_squares
+
     low = np.array([c.low for c in constants])
     width = np.array([c.high - c.low for c in constants])
     start = np.array([profile.constant(c.name, c.start) for c in constants])

@@ -30,7 +30,8 @@ class Group:
 
 
 _NARROW = frozenset({"f16", "bf16", "f8e4m3"})
-_ROWS = frozenset({"layernorm", "softmax", "rmsnorm", "silu_mul", "token_quantise", "row_quantise", "largest"})
+_ROWS = frozenset({"layernorm", "softmax", "rmsnorm", "silu_mul"})
+_QUANTISED = frozenset({"token_quantise", "row_quantise", "largest"})
 _STREAMS = frozenset({"add", "mul", "div", "addu", "mulu", "divu", "relu", "gelu", "tanh", "quantise"})
 
 
@@ -45,6 +46,10 @@ def _streaming(sample: Sample) -> bool:
 def _rows(sample: Sample) -> bool:
     rows = any(kernel.op in _ROWS for kernel in sample.kernels)
     return sample.timing is not Timing.WALL and rows and _last(sample) != "matmul"
+
+
+def _quantised(sample: Sample) -> bool:
+    return sample.kernels[0].op in _QUANTISED and _last(sample) != "matmul"
 
 
 def _tensor(sample: Sample) -> bool:
@@ -75,6 +80,10 @@ GROUPS: tuple[Group, ...] = (
         Fitted("norm_latency", 5 * US, 0.3 * US, 14 * US),
         Fitted("norm_step", 0.5 * US, 0.01 * US, 3 * US),
         Fitted("reread_room", 0.45, 0.2, 1.1),
+    )),
+    Group(name="quantised rows", takes=_quantised, constants=(
+        Fitted("quantise_latency", 0.6 * US, 0.02 * US, 4 * US),
+        Fitted("quantise_step", 0.2 * US, 0.01 * US, 2 * US),
     )),
     Group(name="tensor contractions", takes=_tensor, constants=(
         Fitted("gemm_t0", 0.9 * US, 0.1 * US, 2.5 * US),

@@ -281,7 +281,7 @@ LIBRARY_ROWS: Mapping[str, Callable[[int, int], tuple[int, int, int]]] = {
 
 
 # Kinds of a library's row kernels that take their own time: see `Workload.row_kind`.
-ROW_KINDS: Mapping[str, int] = {"layernorm": 1, "cache_write": 2}
+ROW_KINDS: Mapping[str, int] = {"layernorm": 1, "cache_write": 2, "row_quantise": 3, "token_quantise": 3, "largest": 3}
 
 
 def _thin_attention(spec: Spec) -> Workload:

@@ -11,7 +11,7 @@ from fusesolve.cost.gpu import terms as t
 from fusesolve.cost.gpu.device import Device
 from fusesolve.cost.table import Array, Columns
 
-NORM, SCATTERED = 1, 2  # kinds of rows: `Workload.row_kind`
+NORM, SCATTERED, QUANTISED = 1, 2, 3  # kinds of rows: `Workload.row_kind`
 FLOOR = 0.7e-6  # seconds in which a kernel starts and drains, its first loads not counted
 COLD_STEP = 1.5  # a trip that waits for DRAM takes this much longer than one that finds its row in the L2 cache
 ROOM = 0.45  # share of the L2 cache that rows in flight may fill before they push each other out
@@ -58,6 +58,9 @@ def _block(device: Device, w: Columns, threads: Array, cold: Array) -> Array:
     start = np.where(w["reductions"] > 0, start, 0.0)
     start = np.where(w["row_kind"] == SCATTERED, device.constant("scatter_latency", 2.0e-6), start)
     step = np.where(norm, device.constant("norm_step", 0.5e-6), device.constant("row_step", 0.5e-6))
+    quantised = w["row_kind"] == QUANTISED
+    start = np.where(quantised, device.constant("quantise_latency", 0.6e-6), start)
+    step = np.where(quantised, device.constant("quantise_step", 0.2e-6), step)
     walks = np.where(norm, 1.0, w["passes"])
     seconds: Array = start + step * trips * walks * (1.0 + (COLD_STEP - 1.0) * cold)
     return seconds
