@@ -48,8 +48,9 @@ class Row:
     """One strategy or partition.
 
     `objective_ns`: its plan's time; `ratio`: over that of cpsat; `kernels`: of the plan that is priced; `groups`: that
-    the partition has; `legal`: the profile's limits hold; `in_space`: every group is a kernel of the stated space;
-    `priced_as`: `own`, or `split` where a group was replaced by its best legal sub-plan.
+    the partition has; `legal`: the profile's limits hold; `in_space`: every group is a kernel of the stated space (one
+    that computes for itself what others need is priced as it is, and may be beyond it); `priced_as`: `own`, or `split`
+    where a group was replaced by its best legal sub-plan.
     """
 
     name: str
@@ -187,7 +188,8 @@ class _Comparer:
             groups=followed.groups + copies.count,
             dram_bytes=_dram(followed.planning.priced, followed.kernels) + copies.dram_bytes,
             legal=not any(item.breaks_limit for item in followed.illegal),
-            in_space=all(item.breaks_limit for item in followed.illegal),
+            in_space=all(item.breaks_limit for item in followed.illegal)
+            and all(map(self.context.is_stated, followed.kernels)),
             priced_as="split" if followed.illegal else "own", illegal=self._illegal(followed, mapped),
             seconds=time.monotonic() - since,
         )  # fmt: skip

@@ -8,7 +8,7 @@ from fusesolve.candidates.grow import closure
 from fusesolve.candidates.loops import build_nest
 from fusesolve.candidates.pricing import Priced, limit_refusal, nanoseconds_of
 from fusesolve.candidates.program import Operator, Program, Read
-from fusesolve.candidates.space import inspect_group
+from fusesolve.candidates.space import DROPPED_WRITES, Kernel, inspect_group
 from fusesolve.group import FusionGroup, Refusal
 from fusesolve.hardware import HardwareProfile
 from fusesolve.ops.definition import OpKind
@@ -102,6 +102,11 @@ class Context:
                 lever="include the operators on the path, or split the group there",
             )  # fmt: skip
         return inspect_group(self.program, build_nest(self.program, members), writes)
+
+    def is_stated(self, kernel: Kernel) -> bool:
+        """Whether the stated space has kernels like this one: convex, and few writes left to others."""
+        needed = self.touched(kernel.members)[1]
+        return self.is_convex(kernel.members) and len(needed.difference(kernel.writes)) <= DROPPED_WRITES
 
     def _waits_for_itself(self, members: Members, writes: Iterable[int]) -> bool:
         """Whether something written leads to something read: what the group computes only for itself does not count."""

@@ -7,11 +7,12 @@ import pytest
 
 from fusesolve.cli import main
 from fusesolve.cli.compare import parse_strategies
-from fusesolve.comparison import Comparison, IllegalGroup, Row, compare
+from fusesolve.comparison import Comparison, IllegalGroup, Row, compare, compare_planning
 from fusesolve.errors import InputError, NoPlanError
 from fusesolve.pipeline.policy import STRATEGY_NAMES
 from fusesolve.report.compare import compare_table
 from fusesolve.schema import load_schema
+from tests.unit.policy_graphs import SOFTMAX, planning_of
 
 
 @pytest.fixture
@@ -72,6 +73,14 @@ def test_chosen_strategies_keep_their_order_and_the_optimum_is_known_all_the_sam
     rows = compare("softmax", "a100", strategies=("tvm", "iree", "tvm")).rows
     assert [row.name for row in rows] == ["tvm", "iree"]
     assert rows[0].ratio > 2.9 and rows[0].kernels == 4
+
+
+def test_a_copy_beyond_the_stated_space_is_priced_and_said_so():
+    """ex is computed again in the kernel of dv although its own sum comes in from outside: not a convex set."""
+    planning = planning_of(**SOFTMAX)
+    tinygrad, tvm = compare_planning(planning, strategies=("tinygrad", "tvm")).rows
+    assert (tinygrad.in_space, tinygrad.priced_as, tinygrad.illegal) == (False, "own", ())
+    assert (tvm.in_space, tvm.priced_as) == (True, "own")
 
 
 def test_an_illegal_group_is_named_with_its_rule(run, tmp_path):

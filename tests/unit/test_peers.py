@@ -99,7 +99,7 @@ def test_nodes_that_nothing_names_run_alone():
 
 def test_a_node_may_be_in_several_groups():
     row = row_of(SOFTMAX, [["mx"], ["sb", "ex", "sm"], ["sb", "ex", "dv"]], duplicated={"sb": [1, 2], "ex": 2})
-    assert (row.kernels, row.groups, row.priced_as, row.legal, row.in_space) == (3, 3, "own", True, True)
+    assert (row.kernels, row.groups, row.priced_as, row.legal, row.in_space) == (3, 3, "own", True, False)
 
 
 RESHAPED = {
