@@ -38,7 +38,9 @@ def _proof(document: Mapping[str, Any]) -> str:
 
 def _cells(row: Mapping[str, Any]) -> list[str]:
     illegal = row["illegal"]
-    rules = dict.fromkeys(item["rule"] for item in illegal)
+    reasons = list(dict.fromkeys(item["rule"] for item in illegal))
+    if not row["in_space"] and not illegal:
+        reasons.append("beyond the stated space")
     return [
         row["name"],
         str(row["kernels"]) if row["kernels"] == row["groups"] else f"{row['groups']} > {row['kernels']}",
@@ -46,7 +48,7 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
         _over(row["ratio"]),
         format_bytes(row["dram_bytes"]).replace(" ", ""),
         str(len(illegal)) if illegal else "-",
-        ", ".join(rules),
+        ", ".join(reasons),
     ]
 
 

@@ -169,6 +169,11 @@ def test_a_row_shows_groups_kernels_distance_and_rules():
     assert "and 2 more; --format json lists all" in text
 
 
+def test_a_row_beyond_the_space_says_so():
+    text = shown([row("cpsat", 1000), row("tinygrad", 990, in_space=False)])
+    assert "-1.00 %" in text and "beyond the stated space" in text
+
+
 def test_what_is_not_proven_is_not_claimed():
     assert "cpsat is within 0.40 % of the optimum" in shown([row("cpsat", 1000)], status="FEASIBLE", gap=0.004)
     assert "nothing is proven" in shown([row("cpsat", 1000)], status="FEASIBLE", gap=None)
