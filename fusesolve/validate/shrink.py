@@ -5,6 +5,7 @@ small odd extent, except: extents that slices, concatenations and updates relate
 two, extents behind windows follow by the shape rules, and what does not fit together keeps its extent.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
@@ -21,6 +22,8 @@ from fusesolve.ops.definition import OpKind
 Dim: TypeAlias = tuple[str, int]  # value, axis
 Atom: TypeAlias = tuple[Dim, int]  # representative dimension, position of the atom in it
 _TIED = frozenset({"slice", "concat", "slice_update"})
+_SPATIAL = frozenset({"conv1d", "conv2d", "conv3d", "maxpool", "avgpool"})
+PATIENCE = 6  # times that one atom takes the extent that an operator asks of it
 _SHAPED = {"reshape": "to", "broadcast": "to", "fill": "shape", "random_uniform": "shape"}
 
 
@@ -31,27 +34,38 @@ def shrink_graph(graph: Graph, *, inner: int, outer: int) -> Graph:
     """
     atoms = _AtomTable(graph)
     fixed: dict[Atom, int] = {}
+    wishes: Counter[Atom] = Counter()
     while True:
         attempt = _Attempt(graph, atoms, _choose(graph, atoms, fixed, inner, outer))
         try:
             return attempt.build()
         except _Conflict as conflict:
-            if conflict.wish is not None and conflict.wish[0] not in fixed:
+            if conflict.wish is not None and wishes[conflict.wish[0]] < PATIENCE:
+                wishes[conflict.wish[0]] += 1
                 fixed[conflict.wish[0]] = conflict.wish[1]
                 continue
-            whole = {atom: atoms.extent[atom] for dim in conflict.dims for atom in atoms.of(dim)}
+            here = [atom for dim in conflict.dims for atom in atoms.of(dim)]
+            whole = {atom: atoms.extent[atom] for atom in here}
+            if conflict.small:
+                whole = {atom: min(atoms.extent[atom], 2 * attempt.extents[atom] + 1) for atom in here}
             if all(fixed.get(atom) == extent for atom, extent in whole.items()):
                 whole = dict(atoms.extent)
             fixed.update(whole)
 
 
 class _Conflict(Exception):  # noqa: N818  a signal between two functions of this file, no error
-    """Dimensions that do not fit together; `wish`: the extent that one atom would have to have."""
+    """Dimensions that do not fit together.
 
-    def __init__(self, dims: Sequence[Dim], wish: tuple[Atom, int] | None = None) -> None:
+    `wish`: the extent that one atom would have to have. `small`: larger extents may help (a window does not fit).
+    """
+
+    def __init__(
+        self, dims: Sequence[Dim], wish: tuple[Atom, int] | None = None, *, small: bool = False
+    ) -> None:
         super().__init__(dims)
         self.dims = dims
         self.wish = wish
+        self.small = small
 
 
 class _AtomTable:
@@ -274,12 +288,19 @@ class _Attempt:
         try:
             builder.add(node.op, node.inputs, attrs, outputs=node.outputs, source=node.source, types=types)
         except InputError:
-            raise _Conflict(axes) from None
+            data = self._pictures() if node.op in _SPATIAL else []
+            raise _Conflict(data or axes, small=bool(data)) from None
         for name in node.outputs:
             for axis, extent in enumerate(builder.type(name).shape):
                 wish = self._settle((name, axis), extent)
                 if wish is not None:
-                    raise _Conflict(self._related(node, axis), wish if wish[1] else None)
+                    data = self._pictures() if node.op in _SPATIAL and not wish[1] else []
+                    raise _Conflict(data or self._related(node, axis), wish if wish[1] else None, small=bool(data))
+
+    def _pictures(self) -> list[Dim]:
+        """Spatial dimensions of the graph's inputs that could still be larger."""
+        dims = [(name, axis) for name in self.graph.inputs for axis in range(2, len(self.graph.type_of(name).shape))]
+        return [dim for dim in dims if any(self.extents[a] < self.atoms.extent[a] for a in self.atoms.of(dim))]
 
     def _settle(self, dim: Dim, extent: int) -> tuple[Atom, int] | None:
         """None where an inferred extent agrees with the chosen one, which it replaces where nothing has used it yet.
@@ -313,6 +334,8 @@ class _Attempt:
             return {"n": self._shape(node.outputs[0])[0]}
         if node.op in ("slice", "slice_update"):
             return self._scaled(node)
+        if node.op in ("maxpool", "avgpool"):
+            return self._pooled(node)
         if node.op.startswith("resize"):
             return {"to": self._resized(node)}
         if node.op.startswith("conv") and _depthwise(graph, node):
@@ -336,6 +359,13 @@ class _Attempt:
                     raise _Conflict([(n, axis) for n in (*node.reads, node.outputs[0])])
                 found[name] = scaled
         return found
+
+    def _pooled(self, node: Node) -> dict[str, AttrValue]:
+        """A pool over a whole axis stays one."""
+        before, now = self.graph.type_of(node.reads[0]).shape, self.builder.type(node.reads[0]).shape
+        taps = node.attr("k")
+        assert isinstance(taps, tuple)
+        return {"k": tuple(now[2 + i] if tap == before[2 + i] else tap for i, tap in enumerate(taps))}
 
     def _resized(self, node: Node) -> tuple[int, ...]:
         before, after = self.graph.type_of(node.reads[0]).shape, self.graph.type_of(node.outputs[0]).shape

@@ -77,3 +77,24 @@ def test_the_last_position_stays_the_last():
 def test_small_graphs_stay_as_they_are():
     graph, found = small("y = relu(x)", inputs=["x: f32[2,3]"], outputs=["y"])
     assert found.values == graph.values
+
+
+def test_a_picture_is_as_large_as_its_windows_need():
+    _, found = small(
+        "a = conv2d(x, w; stride=4)", "b = maxpool(a; k=3-3, stride=2-2)", "c = conv2d(b, w2; pad=2)",
+        "d = maxpool(c; k=3-3, stride=2-2)", "e = avgpool(d; k=13-13)",
+        inputs=["x: f32[1,3,227,227]", "w: f32[96,3,11,11]", "w2: f32[64,96,5,5]"], outputs=["e"], inner=5, outer=2,
+    )  # fmt: skip
+    extent = found.type_of("x").shape[2]
+    assert 11 < extent < 100
+    assert found.type_of("e").shape[2:] == (1, 1)
+    assert found.nodes[-1].attr("k") == found.type_of("d").shape[2:]
+
+
+def test_a_flattened_picture_keeps_its_factors():
+    _, found = small(
+        "a = conv2d(x, w; stride=2, pad=1)", "b = maxpool(a; k=3-3, stride=2-2)", "f = reshape(b; to=1-50176)",
+        "y = matmul(f, v)", inputs=["x: f32[1,3,116,116]", "w: f32[64,3,3,3]", "v: f32[50176,10]"], outputs=["y"],
+    )  # fmt: skip
+    channels, height, width = found.type_of("b").shape[1:]
+    assert found.type_of("v").shape[0] == channels * height * width < 5000
