@@ -5,6 +5,7 @@ import pytest
 from fusesolve.codegen.module import generate
 from fusesolve.codegen.planned import read_plan
 from fusesolve.codegen.runtime import Simulator
+from fusesolve.reference import random_feeds
 from fusesolve.validate.ladder import compare
 from fusesolve.validate.simulate import SimulatedKernel
 from tests.cudasim.conftest import needs_numba_cuda
@@ -19,6 +20,6 @@ def test_golden_source_equals_the_reference(name):
     planned = read_plan(document, graph)
     made = generate(planned)
     with Simulator(made.text) as simulator:
-        groups, fault = compare(planned, SimulatedKernel(planned, made, simulator), 0, made.refused)
+        groups, fault = compare(planned, SimulatedKernel(planned, made, simulator), random_feeds(graph, 0), made.refused)
     assert fault is None
     assert groups[0].ok, groups[0].note

@@ -7,7 +7,8 @@ import pytest
 from fusesolve.codegen.module import GeneratedPlan
 from fusesolve.codegen.runtime import Simulator
 from fusesolve.validate import ladder
-from fusesolve.validate.ladder import StepOptions, compare, plan_graph
+from fusesolve.reference import random_feeds
+from fusesolve.validate.ladder import compare, plan_graph
 from fusesolve.validate.simulate import SimulatedKernel, simulated_plan
 from tests.cudasim.conftest import needs_numba_cuda
 
@@ -20,7 +21,9 @@ def verdicts(document, change) -> tuple[list[bool | None], str]:
     text = change(made.text)
     changed = GeneratedPlan(text=text, kernels=made.kernels, refused=made.refused, workspaces=made.workspaces)
     with Simulator(text) as simulator:
-        groups, fault = compare(planned, SimulatedKernel(planned, changed, simulator), StepOptions().seed, made.refused)
+        groups, fault = compare(
+            planned, SimulatedKernel(planned, changed, simulator), random_feeds(planned.graph, 0), made.refused
+        )
     assert fault is None
     return [item.ok for item in groups], text
 
