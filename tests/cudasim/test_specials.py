@@ -15,7 +15,7 @@ from tests.cudasim.conftest import needs_numba_cuda
 pytestmark = needs_numba_cuda
 
 
-@pytest.mark.parametrize("name", ["unary", "binary", "windows", "attention"])
+@pytest.mark.parametrize("name", ["unary", "binary", "movement", "attention"])
 def test_special_values_come_out_as_in_numpy(document_of, name):
     planned, made = simulated_plan(document_of(name), plan_graph(document_of(name)))
     with Simulator(made.text) as simulator:
