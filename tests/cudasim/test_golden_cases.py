@@ -20,6 +20,7 @@ def test_golden_source_equals_the_reference(name):
     planned = read_plan(document, graph)
     made = generate(planned)
     with Simulator(made.text) as simulator:
-        groups, fault = compare(planned, SimulatedKernel(planned, made, simulator), random_feeds(graph, 0), made.refused)
+        execute = SimulatedKernel(planned, made, simulator)
+        groups, fault = compare(planned, execute, random_feeds(graph, 0), made.refused)
     assert fault is None
     assert groups[0].ok, groups[0].note

@@ -6,8 +6,8 @@ import pytest
 
 from fusesolve.codegen.module import GeneratedPlan
 from fusesolve.codegen.runtime import Simulator
-from fusesolve.validate import ladder
 from fusesolve.reference import random_feeds
+from fusesolve.validate import ladder
 from fusesolve.validate.ladder import compare, plan_graph
 from fusesolve.validate.simulate import SimulatedKernel, simulated_plan
 from tests.cudasim.conftest import needs_numba_cuda

@@ -28,7 +28,8 @@ def test_special_values_come_out_as_in_numpy(document_of, name):
 @pytest.mark.parametrize(
     "ops",
     [
-        ["y = tanh(x)"], ["s = softmax(x; axis=2)", "y = relu(s)"], ["y = reduce_sum(x)"], ["y = reduce_max(x; axis=0)"],
+        ["y = tanh(x)"], ["s = softmax(x; axis=2)", "y = relu(s)"], ["y = reduce_sum(x)"],
+        ["y = reduce_max(x; axis=0)"],
         ["y = matmul(x, x)"], ["c = concat(x, x; axis=1)", "y = transpose(c; perm=2-1-0)"],
     ],
 )  # fmt: skip
