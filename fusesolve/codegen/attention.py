@@ -23,6 +23,7 @@ from fusesolve.ops import OPS, operand_types
 from fusesolve.ops.definition import OpKind
 
 SUM = Fold("reduce_sum", "f32", 1, "f32")
+COLUMNS = 16  # columns of the result that one loop joins and writes
 MAXIMUM = Fold("reduce_max", "f32", 1, "f32")
 
 
@@ -259,22 +260,26 @@ class _Attention:
         """Column by column: join the lanes, then one of them computes what is behind and stores."""
         rows = self.batch * self.m
         source.line("mi = mrow")
+        base = ""
         if space is not None:
             base = f"part * u32({(2 + self.head) * rows}) + batch * u32({self.m}) + mrow"
             with source.block("if lane == u32(0) and live:"):
                 source.line(f"w0[{base}] = high")
                 source.line(f"w0[{base} + u32({rows})] = total")
-        with source.block(f"for d in range({self.head}):"):
-            source.line("out = acc[d] * shrink")
-            join_lanes(source, self.team, [Partial(SUM, "out")])
-            with source.block(f"if u32(d) % u32({self.team.lanes}) == lane and live:"):
-                if space is not None:
-                    source.line(f"w0[{base} + (u32(d) + u32(2)) * u32({rows})] = out")
-                else:
-                    place, depth = len(source.lines), source.depth
-                    self._behind(source, "high", "total", "out")
-                    source.unravel("u32(d)", self.width, place, depth)
-                    source.unravel("mi", self.score.m, place, depth)
+        columns = COLUMNS if self.head % COLUMNS == 0 else self.head
+        for start in range(0, self.head, columns):  # short loops: the compiler keeps the result in registers
+            with source.scope(), source.block(f"for q in range({columns}):"):
+                source.line(f"d = u32(u32({start}) + u32(q))")
+                source.line(f"out = acc[{start} + q] * shrink")
+                join_lanes(source, self.team, [Partial(SUM, "out")])
+                with source.block(f"if d % u32({self.team.lanes}) == lane and live:"):
+                    if space is not None:
+                        source.line(f"w0[{base} + (d + u32(2)) * u32({rows})] = out")
+                    else:
+                        place, depth = len(source.lines), source.depth
+                        self._behind(source, "high", "total", "out")
+                        source.unravel("d", self.width, place, depth)
+                        source.unravel("mi", self.score.m, place, depth)
 
     def _behind(self, source: TaskSource, high: str, total: str, out: str) -> None:
         """The linear tail on the sum, the operators behind the second contraction, and the stores."""

@@ -34,6 +34,7 @@ from fusesolve.ops import operand_types
 KNOWN = frozenset({"matmul", "conv1d", "conv2d", "conv3d"})
 STEP = 8  # elements of the reduced axes in shared memory at a time
 BUFFERS = 2
+MANY_POINTS = 96  # points of a thread above which index arithmetic alone passes the next limit
 UNROLL_LIMIT = 900  # instructions of a loop nest that the compiler still unrolls (notes: 1,150 compiled kernels)
 _WINDOWED = frozenset({AccessKind.WINDOW, AccessKind.SHIFTED})
 
@@ -278,7 +279,8 @@ class _Gemm:
     def _finish(self, source: TaskSource, space: Workspace | None) -> None:
         """Every point of the thread: what is behind the sum, and the stores."""
         tile = self.tile
-        heavy = self._instructions_behind() * tile.high * tile.wide > UNROLL_LIMIT
+        points = tile.high * tile.wide
+        heavy = points > MANY_POINTS or self._instructions_behind() * points > UNROLL_LIMIT
         if not heavy or tile.high == 1:
             with source.block(f"for r in range({tile.high}):"):
                 self._row(source, space, "u32(r)", "r")

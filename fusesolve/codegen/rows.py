@@ -275,7 +275,10 @@ class RowKernel:
         """A load through the held rows; None where it is not one that passes share."""
         inner = {self.source.vars[loop].name for loop in self.shape.inner_order}
         loops = inner | {self.source.vars[loop].name for loop in self.shape.row_order}
+        walked = prod(var.extent for var, _ in offset.terms)
         if self.walk < 0 or not offset.names & inner or not offset.names <= loops:
+            return None
+        if 2 * walked <= self.shape.rows * self.shape.length:  # small beside the rows: it stays in the caches
             return None
         key = (storage, offset)
         if not self.planned:
