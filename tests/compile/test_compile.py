@@ -19,6 +19,7 @@ from tests.golden.test_kernels import GOLDEN, golden_document
 
 
 @needs_numba_cuda
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_every_group_compiles_without_spills(name):
     found = validate_plan(json.loads(planned_document(name)), "compile")
@@ -31,6 +32,7 @@ def test_every_group_compiles_without_spills(name):
 
 
 @needs_numba_cuda
+@pytest.mark.slow
 @pytest.mark.parametrize("capability", [(8, 0), (9, 0), (10, 0)])
 def test_every_template_compiles_for_three_generations(capability):
     for name in GOLDEN:

@@ -8,7 +8,7 @@ from fusesolve.validate.ladder import StepOptions, generate_plan, plan_graph, va
 from tests.cudasim.conftest import needs_numba_cuda
 from tests.cudasim.graphs import CASES
 
-pytestmark = needs_numba_cuda
+pytestmark = [needs_numba_cuda, pytest.mark.slow]
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -11,7 +11,7 @@ from fusesolve.validate.simulate import SimulatedKernel
 from tests.cudasim.conftest import needs_numba_cuda
 from tests.golden.test_kernels import GOLDEN, golden_document
 
-pytestmark = needs_numba_cuda
+pytestmark = [needs_numba_cuda, pytest.mark.slow]
 
 
 @pytest.mark.parametrize("name", GOLDEN)

@@ -12,7 +12,7 @@ from fusesolve.validate.ladder import compare, plan_graph
 from fusesolve.validate.simulate import SimulatedKernel, simulated_plan
 from tests.cudasim.conftest import needs_numba_cuda
 
-pytestmark = needs_numba_cuda
+pytestmark = [needs_numba_cuda, pytest.mark.slow]
 
 
 def verdicts(document, change) -> tuple[list[bool | None], str]:

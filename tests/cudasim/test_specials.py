@@ -12,7 +12,7 @@ from fusesolve.validate.simulate import SimulatedKernel, simulated_plan
 from fusesolve.validate.specials import special_feeds
 from tests.cudasim.conftest import needs_numba_cuda
 
-pytestmark = needs_numba_cuda
+pytestmark = [needs_numba_cuda, pytest.mark.slow]
 
 
 @pytest.mark.parametrize("name", ["unary", "binary", "movement", "attention"])
