@@ -132,7 +132,7 @@ BINARY: tuple[OpDef, ...] = (
     _row("div", 2, _rule(_true_quotient), _DIV, "a / b, IEEE; integers give f64.", linear=True),
     _row("intdiv", 2, _INTEGER, Work(fma=3, alu=20, sfu=1, instructions=24, first_use=6),
          "Integer quotient rounded towards zero; 0 where b is 0."),
-    _row("pow", 2, _STRICT, Work(fma=44, alu=24, sfu=2, instructions=86, scratch=5, first_use=11), "a ** b."),
+    _row("pow", 2, _STRICT, Work(fma=44, alu=40, sfu=2, instructions=86, scratch=5, first_use=11), "a ** b."),
     _row("maximum", 2, _ARITHMETIC, _FMA, "The greater of a and b; NaN if either is NaN."),
     _row("minimum", 2, _ARITHMETIC, _FMA, "The lesser of a and b; NaN if either is NaN."),
     _row("mod", 2, _STRICT, Work(fma=14, alu=13, sfu=1, instructions=28, scratch=4, first_use=111),

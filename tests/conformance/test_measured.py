@@ -12,7 +12,7 @@ import pytest
 from fusesolve.study import Part, measure_accuracy
 
 MEASURED = Path(__file__).parents[2] / ".." / "shared" / "measured"
-ROWS = 400  # of each table
+ROWS = 2000  # of each table: hosts are estimated from their smallest rows, of which a thinner table has too few
 
 pytestmark = pytest.mark.skipif(not MEASURED.is_dir(), reason="the measured tables are not beside the checkout")
 
@@ -49,7 +49,7 @@ def test_errors_stay_within_what_is_reported(thinned, file, devices, op):
     found = measure_accuracy([thinned(file)])
     rows = [r for r in found.rows if r.op == op and r.device.split("-")[0] in devices.split()]
     count = sum(row.errors.n for row in rows)
-    assert count > 20
+    assert count > 100
     assert sum(row.errors.mape * row.errors.n for row in rows) / count <= BOUNDS[file, devices, op]
 
 

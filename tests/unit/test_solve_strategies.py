@@ -362,7 +362,7 @@ def test_hash_seed_and_workers_do_not_change_a_byte() -> None:
     outputs = set()
     for seed, workers in (("0", 1), ("1", 2), ("77", 2)):
         run = subprocess.run(
-            [sys.executable, "-c", HASH_SCRIPT.format(unit=here, workers=workers)],
+            [sys.executable, "-c", HASH_SCRIPT.format(unit=str(here), workers=workers)],
             env={**os.environ, "PYTHONHASHSEED": seed}, cwd=here.parents[1],
             capture_output=True, text=True, check=True,
         )  # fmt: skip
