@@ -4,7 +4,6 @@ Beyond what a person writes, a written graph carries `source=NAME` after the typ
 larger operator; such a statement is one primitive and is not decomposed again.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from heapq import heapify, heappop, heappush
@@ -208,11 +207,6 @@ def format_native(graph: Graph) -> str:
             lines.append(f"{key}:" if value else f"{key}: []")
             lines.extend(f"  - {_yaml_text(item)}" for item in value)
     return "\n".join(lines) + "\n"
-
-
-def format_native_json(graph: Graph) -> str:
-    """`graph` as JSON text in the native format; parsing it gives an equal graph."""
-    return json.dumps(native_document(graph), indent=2) + "\n"
 
 
 def _type(value: Value, source: str | None = None) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from fusesolve.access import AccessMap
 from fusesolve.graph import Graph, Node, TensorType
 from fusesolve.ops.contractions import CONTRACTIONS
-from fusesolve.ops.definition import OpDef, OpKind, Pipe, Work
+from fusesolve.ops.definition import OpDef, OpKind, Work
 from fusesolve.ops.elementwise import ELEMENTWISE
 from fusesolve.ops.generators import GENERATORS, OPAQUE
 from fusesolve.ops.indexing import INDEXING
@@ -21,7 +21,6 @@ __all__ = [
     "STORED_TYPE",
     "OpDef",
     "OpKind",
-    "Pipe",
     "Work",
     "access_map",
     "infer_results",

@@ -39,14 +39,6 @@ class OpKind(StrEnum):
     OPAQUE = "opaque"  # scan, sort, scatter, unknown: a kernel of its own
 
 
-class Pipe(StrEnum):
-    """Which execution pipe the arithmetic of an operator runs on."""
-
-    FMA = "fma"  # add, mul, fused multiply-add, max, compare in floating point
-    ALU = "alu"  # integer and logic, select, conversion
-    SFU = "sfu"  # reciprocal, rsqrt, exp2, log2, sin, tanh: special-function units
-
-
 @dataclass(frozen=True, slots=True)
 class Work:
     """Instructions per result element (per reduced element for reductions), by pipe, and the code they take.

@@ -9,8 +9,11 @@ from fusesolve.study.predict import Array
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Errors:
-    """Ratios over `n` rows: mean, median and 90th percentile of |predicted / measured - 1|, the median of
-    predicted / measured - 1 (`bias`), and the rank correlation (None where ranks are undefined)."""  # noqa: D205, D209  one sentence
+    """Errors over `n` rows, as ratios.
+
+    Mean, median and 90th percentile of |predicted / measured - 1|, the median of predicted / measured - 1 (`bias`),
+    and the rank correlation (None where ranks are undefined).
+    """
 
     n: int
     mape: float

@@ -1,5 +1,6 @@
 """Loading graphs by suffix, content and bundled name, and changing their floating type."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from fusesolve.errors import FusesolveError, InputError, MissingError
 from fusesolve.graph import DType
 from fusesolve.importers import IMPORTERS, bundled_graphs, load_graph
-from fusesolve.importers.native import format_native, format_native_json, parse_native
+from fusesolve.importers.native import format_native, native_document, parse_native
 from fusesolve.importers.retype import retype_graph
 from fusesolve.verify import check_graph
 
@@ -33,7 +34,7 @@ def test_a_native_file_is_found_by_suffix_or_content(tmp_path: Path, name: str) 
 
 def test_json_and_yaml_are_the_same_graph(tmp_path: Path) -> None:
     graph = parse_native(TEXT, "g", {}, True)
-    for name, text in (("a.json", format_native_json(graph)), ("b.yaml", format_native(graph))):
+    for name, text in (("a.json", json.dumps(native_document(graph))), ("b.yaml", format_native(graph))):
         (tmp_path / name).write_text(text, encoding="utf-8")
         assert load_graph(tmp_path / name, bind={}) == graph
 
