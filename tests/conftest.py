@@ -1,6 +1,7 @@
 """Fixtures that several test folders share."""
 
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -44,6 +45,14 @@ def make_plan(**changes: Any) -> Plan:
         "warnings": (),
     }  # fmt: skip
     return Plan(**(fields | changes))
+
+
+@pytest.fixture(autouse=True)
+def interruptible() -> Iterator[None]:
+    """Let Ctrl-C end the tests: a command that wrote its result leaves SIGINT ignored."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ def main(argv: Sequence[str]) -> int:
     """Run `fusesolve ARGV` and return its exit code.
 
     0 good, 2 bad input or options, 3 no plan, 4 something missing, 5 a validation failed, 70 a bug, 130 interrupted.
-    A traceback is shown only where `--debug` is among the arguments.
+    A traceback is shown only where `--debug` is among the arguments. Leaves SIGINT ignored where a result was written.
     """
     try:
         code = _dispatch(argv)

@@ -1,5 +1,7 @@
 """`fusesolve plan`: which operators share a kernel, with the proof."""
 
+from typing import TYPE_CHECKING
+
 from fusesolve.cli.options import (
     ApartOpt,
     BindOpt,
@@ -32,9 +34,12 @@ from fusesolve.cli.options import (
     sink,
 )
 from fusesolve.cli.request import DEFAULT_GRAPH, PlanRequest, resolve_hardware
-from fusesolve.cli.streams import colour_wanted, notes, result_width, shown_progress, write_result
+from fusesolve.cli.streams import colour_wanted, hold_interrupts, notes, result_width, shown_progress, write_result
 from fusesolve.errors import NoPlanError
 from fusesolve.plan import Plan
+
+if TYPE_CHECKING:
+    from fusesolve.pipeline.options import Event
 
 EXAMPLES = """Examples:
 
@@ -98,7 +103,14 @@ def run_plan(graph: str | None, hardware: str, request: PlanRequest, goal: Sink,
 
     try:
         with shown_progress(quiet=quiet, verbose=verbose) as report:
-            found = plan(graph or DEFAULT_GRAPH, target, progress=report, **keywords)
+
+            def watch(event: "Event") -> None:
+                if event.stage == "assemble":  # solved: an interrupt would lose what there is
+                    hold_interrupts()
+                if report is not None:
+                    report(event)
+
+            found = plan(graph or DEFAULT_GRAPH, target, progress=watch, **keywords)
     except KeyboardInterrupt:
         raise NoPlanError("interrupted before there was a plan") from None
     _write(found, goal, quiet=quiet)

@@ -2,8 +2,10 @@
 
 import os
 import shutil
+import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -35,14 +37,18 @@ def notes(*, quiet: bool) -> Callable[[str], None]:
     return silent if quiet else note
 
 
-def shown_progress(
-    *, quiet: bool, verbose: bool
-) -> AbstractContextManager["Callable[[ProgressEvent], None] | None"]:
+def shown_progress(*, quiet: bool, verbose: bool) -> AbstractContextManager["Callable[[ProgressEvent], None] | None"]:
     """Progress on stderr: a live line on a terminal, a log with `verbose`, else nothing (the callback is None)."""
     from fusesolve.report.progress import progress
 
     terminal = sys.stderr.isatty()
     return progress(sys.stderr, live=terminal and not verbose, shown=not quiet and (verbose or terminal))
+
+
+def hold_interrupts() -> None:
+    """Ignore Ctrl-C from here to the end of the process: the answer is known, and only its writing is left."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def colour_wanted() -> bool:
@@ -75,8 +81,9 @@ def write_result(text: str, output: Path | None) -> None:
     """Write a result to stdout, or whole to the file `output` (through a temporary file beside it and a rename).
 
     Where the file cannot be written the old one stays as it was, the result goes to stdout so that nothing is lost,
-    and an InputError says so.
+    and an InputError says so. Ctrl-C is ignored from here on (`hold_interrupts`).
     """
+    hold_interrupts()
     if output is None:
         sys.stdout.write(text)
         sys.stdout.flush()

@@ -92,6 +92,8 @@ def finish(planning: Planning) -> Plan:
         planning, columns, result = followed.planning, followed.columns, followed.result
     else:
         columns, result = planning.solve()
+    if planning.report is not None:
+        planning.report(Event(stage="assemble"))
     planning.clock.lap("solve", since)
     _ = planning.unfused  # solved (and timed) before the plan is assembled
     planning.clock.lap("total", planning.clock.started)

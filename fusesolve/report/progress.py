@@ -18,7 +18,7 @@ class ProgressEvent(Protocol):
 
     @property
     def stage(self) -> str:
-        """Name of the stage: import, enumerate, price, solve."""
+        """Name of the stage: import, enumerate, price, solve, assemble."""
 
     @property
     def candidates(self) -> int | None:
