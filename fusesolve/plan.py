@@ -3,7 +3,9 @@
 `Plan.to_dict` is the `fusesolve-plan/1` document: a plan file alone is enough to report, generate, run and validate.
 """
 
-from collections.abc import Mapping
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -106,6 +108,16 @@ class Plan:
         if not self.conflicts:
             del body["conflicts"]
         return {"format": FORMAT, **body}
+
+
+def partition_sha256(groups: Sequence[PlannedGroup]) -> str:
+    """What a plan decides, as a hash: the operators and outputs of each kernel, in execution order.
+
+    SHA-256 (hexadecimal) of the JSON `[{"nodes": [...], "outputs": [...]}, ...]` without spaces, non-ASCII escaped.
+    Two plans of one graph have the same hash where they group alike, whatever their times and tilings.
+    """
+    body = [{"nodes": group.nodes, "outputs": group.outputs} for group in groups]
+    return hashlib.sha256(json.dumps(body, separators=(",", ":"), ensure_ascii=True).encode()).hexdigest()
 
 
 def _plain(item: Any) -> Any:

@@ -5,7 +5,20 @@ from typing import Annotated, Any
 
 import typer
 
-from fusesolve.cli import accuracy, calibrate, codegen, compare, diff, explain, graphs, plan, profiles, schema, validate
+from fusesolve.cli import (
+    accuracy,
+    calibrate,
+    codegen,
+    compare,
+    diff,
+    explain,
+    graphs,
+    plan,
+    profiles,
+    schema,
+    validate,
+    whatif,
+)
 
 ABOUT = """
 Plan which operators of a neural network share a kernel on a described accelerator, with a proof.
@@ -22,6 +35,7 @@ COMMANDS: dict[str, tuple[Callable[..., Any], str]] = {
     "accuracy": (accuracy.accuracy_command, accuracy.EXAMPLES),
     "calibrate": (calibrate.calibrate_command, calibrate.EXAMPLES),
     "compare": (compare.compare_command, compare.EXAMPLES),
+    "whatif": (whatif.whatif_command, whatif.EXAMPLES),
     "diff": (diff.diff_command, diff.EXAMPLES),
     "schema": (schema.schema_command, schema.EXAMPLES),
 }

@@ -89,21 +89,40 @@ def write_result(text: str, output: Path | None) -> None:
         sys.stdout.flush()
         return
     try:
-        if output.exists() and not output.is_file():
-            output.write_text(text, encoding="utf-8")  # a device or a pipe cannot be replaced
-        else:
-            _replace_file(text, output)
+        _put(text.encode(), output)
     except OSError as error:
         sys.stdout.write(text)
         raise InputError(f"cannot write {output}: {error.strerror}; the result went to stdout instead") from error
 
 
-def _replace_file(text: str, output: Path) -> None:
+def write_bytes(data: bytes, output: Path | None) -> None:
+    """Write a binary result as `write_result` writes text; InputError where stdout is a terminal."""
+    hold_interrupts()
+    if output is not None:
+        try:
+            _put(data, output)
+        except OSError as error:
+            raise InputError(f"cannot write {output}: {error.strerror}; write elsewhere") from error
+    elif sys.stdout.isatty():
+        raise InputError("this form is binary and stdout is a terminal: name a file with -o")
+    else:
+        sys.stdout.buffer.write(data)
+        sys.stdout.flush()
+
+
+def _put(data: bytes, output: Path) -> None:
+    if output.exists() and not output.is_file():
+        output.write_bytes(data)  # a device or a pipe cannot be replaced
+    else:
+        _replace_file(data, output)
+
+
+def _replace_file(data: bytes, output: Path) -> None:
     target = output.resolve()
     handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as stream:
-            stream.write(text)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
         Path(name).chmod(_mode(target))
         Path(name).replace(target)
     except BaseException:

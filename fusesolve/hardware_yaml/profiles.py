@@ -1,12 +1,11 @@
 """What `fusesolve profiles` does: list, show and check profiles, as pure functions."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from fusesolve.errors import InputError
 from fusesolve.hardware import HardwareProfile, Kind, Provenance, tensor_peak
 from fusesolve.hardware_yaml.loader import bundled_names, load_profile
+from fusesolve.hardware_yaml.paths import value_at
 from fusesolve.hardware_yaml.schema import CONSTANTS, LEAVES
 from fusesolve.units import Dimension, format_quantity
 
@@ -94,24 +93,16 @@ def _paths(profile: HardwareProfile) -> list[str]:
     found: list[str] = []
     for path in LEAVES:
         if not path.endswith(".*"):
-            found += [path] if _value(profile, path) not in (None, ()) else []
+            found += [path] if value_at(profile, path) not in (None, ()) else []
             continue
-        rates = _value(profile, path.removesuffix(".*"))
+        rates = value_at(profile, path.removesuffix(".*"))
         found += [f"{path[:-1]}{dtype}" for dtype in rates or {}]
     return [path for path in found if path != "format"]
 
 
-def _value(profile: HardwareProfile, path: str) -> Any:
-    """The attribute at a dotted path; None where a block on the way is absent."""
-    node: Any = profile
-    for key in path.split("."):
-        node = node.get(key) if isinstance(node, Mapping) else getattr(node, key, None)
-    return node
-
-
 def _text(profile: HardwareProfile, path: str) -> str:
     """The value at a dotted path with its unit, for people."""
-    value = _value(profile, path)
+    value = value_at(profile, path)
     leaf = LEAVES.get(path) or LEAVES[f"{path.rpartition('.')[0]}.*"]
     if isinstance(value, tuple):
         return ", ".join(str(item) for item in value)

@@ -29,7 +29,7 @@ def assemble(planning: Planning, kernels: Sequence[Kernel], result: SolveResult)
     columns, unfused = planning.unfused
     alone = [columns.kernels[i] for i in unfused.selected]
     exists = result.objective is not None
-    groups = _Groups(planning, order).build() if exists else ()
+    groups = assemble_groups(planning, order) if exists else ()
     unfused_ns = unfused.objective
     gain = unfused_ns / result.objective if exists and unfused_ns and result.objective else None
     return Plan(
@@ -47,6 +47,11 @@ def assemble(planning: Planning, kernels: Sequence[Kernel], result: SolveResult)
         groups=groups, warnings=_warnings(planning, program, order),
         conflicts=explain_infeasible(planning, result),
     )  # fmt: skip
+
+
+def assemble_groups(planning: Planning, order: Sequence[Kernel]) -> tuple[PlannedGroup, ...]:
+    """Kernels in execution order as groups in the user's names, with the numbers of their tilings."""
+    return _Groups(planning, order).build()
 
 
 def _gap(result: SolveResult) -> float | None:
@@ -185,7 +190,7 @@ class _Groups:
             template=self.priced.space.templates[unique].value,
             implementation="library" if prices.implementation[unique] else "generated",
             tiling={name: int(prices.tiling[name][unique]) for name in TILING if prices.tiling[name][unique]},
-            start_ns=start, stream=0, latency_ns=latency, bound_by=_bound_by(terms),
+            start_ns=start, stream=0, latency_ns=latency, bound_by=bound_by(terms),
             terms_ns={name: value for name, value in terms.items() if value},
             dram_bytes=count("dram_bytes"), flops=int(2 * workload.mma + workload.fma + workload.sfu),
             registers_per_thread=count("registers") if gpu else None, shared_bytes=count("shared_bytes"),
@@ -205,7 +210,7 @@ class _Groups:
         return apart - latency < MODEL_ERROR * apart
 
 
-def _bound_by(terms: Mapping[str, int]) -> str:
+def bound_by(terms: Mapping[str, int]) -> str:
     """The greatest term; launch and floor count together as launch."""
     merged = {name: value for name, value in terms.items() if name != "floor"}
     merged["launch"] = terms.get("launch", 0) + terms.get("floor", 0)

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from fusesolve.candidates.pricing import Priced, price_space
 from fusesolve.candidates.program import build_program
-from fusesolve.candidates.space import INTERRUPTED, Kernel, enumerate_kernels
+from fusesolve.candidates.space import INTERRUPTED, Kernel, Space, enumerate_kernels
 from fusesolve.cost.table import PriceOptions
 from fusesolve.errors import InternalError
 from fusesolve.graph import Graph
@@ -125,6 +125,16 @@ def prepare(
     warnings: tuple[str, ...], report: Report | None, separable: Sequence[str] = (),
 ) -> Planning:  # fmt: skip
     """Enumerate and price the kernel space of a graph on a profile; `separable` operators are not kept in chains."""
+    space = enumerate_space(graph, options, clock=clock, report=report, separable=separable)
+    return price_planning(
+        space, graph, profile, options, workers=workers, clock=clock, warnings=warnings, report=report
+    )
+
+
+def enumerate_space(
+    graph: Graph, options: PlanOptions, *, clock: Clock, report: Report | None = None, separable: Sequence[str] = ()
+) -> Space:
+    """The kernel space of a graph. It depends on no profile: limits are judged when it is priced."""
     since = time.monotonic()
     if report is not None:
         report(Event(stage="enumerate"))
@@ -135,6 +145,14 @@ def prepare(
     clock.lap("enumerate", since)
     if INTERRUPTED in space.cut_by:
         clock.hurry()
+    return space
+
+
+def price_planning(
+    space: Space, graph: Graph, profile: HardwareProfile, options: PlanOptions, *, workers: int, clock: Clock,
+    warnings: tuple[str, ...] = (), report: Report | None = None,
+) -> Planning:  # fmt: skip
+    """Price an enumerated space of `graph` on a profile; the same space serves any number of profiles."""
     since = time.monotonic()
     if report is not None:
         report(Event(stage="price", candidates=len(space.kernels)))

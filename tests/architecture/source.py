@@ -18,8 +18,8 @@ LAYERS: dict[str, int] = {
     "importers": 3, "hardware_yaml": 3, "legality": 3, "cost": 3,
     "candidates": 4, "solve": 4, "detect": 4,
     "codegen": 5, "validate": 5, "strategies": 5,
-    "pipeline": 6, "explanation": 6, "peers": 6,
-    "study": 7, "comparison": 7, "difference": 7,
+    "pipeline": 6, "explanation": 6, "peers": 6, "difference": 6,
+    "study": 7, "comparison": 7, "whatif": 7,
     "report": 8,
     "cli": 9, "__init__": 9, "__main__": 10,
 }  # fmt: skip
@@ -39,6 +39,7 @@ HOMES: dict[str, set[str]] = {
     "google": {"importers"},
     "yaml": {"hardware_yaml", "importers"},
     "scipy": {"study"},
+    "joblib": {"whatif"},
     "typer": {"cli"},
     "rich": {"report"},
 }

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-HEAVY = ("ortools", "numba", "llvmlite", "onnx", "onnx_ir", "onnxscript", "numpy", "pandas", "ml_dtypes")
+HEAVY = ("ortools", "numba", "llvmlite", "onnx", "onnx_ir", "onnxscript", "numpy", "pandas", "ml_dtypes", "joblib")
 PROGRAM = """
 import sys
 {program}
@@ -33,6 +33,7 @@ def test_importing_the_package_is_light():
         ["--version"],
         ["plan", "--help"],
         ["explain", "--help"],
+        ["whatif", "--help"],
         ["schema", "--help"],
         ["schema", "plan"],
         ["profiles", "--help"],

@@ -1,0 +1,123 @@
+"""Running a study: blocks out, outcomes in, kept in the journal until the table is whole."""
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from fusesolve.errors import NoPlanError
+from fusesolve.pipeline.options import Event, Report
+from fusesolve.whatif.executors import Result, run_cluster, run_here, run_processes
+from fusesolve.whatif.points import Block, Study
+from fusesolve.whatif.rows import Cell, Table, make_table
+from fusesolve.whatif.state import Journal, open_journal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resources:
+    """What a sweep may use: processes of this machine (None: one a core), or the Dask cluster at `scheduler`.
+
+    `time_limit`: seconds for all of it, or None.
+    """
+
+    workers: int | None = None
+    scheduler: str | None = None
+    time_limit: float | None = None
+
+
+def run_study(
+    study: Study, resources: Resources, *, state: Path | None = None, progress: Report | None = None
+) -> tuple[Table, Journal]:
+    """The table of a study, and the journal to remove once it is written.
+
+    `state`: a file for what is finished; where it holds blocks of the same study these are not worked out again.
+    The rows do not depend on the executor, the number of workers, or on how often the study was interrupted. Raises
+    NoPlanError where the time limit ends it, and what `open_journal` and the executors raise.
+    """
+    started = time.monotonic()
+    journal = open_journal(state, study.sha256)
+    blocks = list(study.blocks())
+    rest = [block for block in blocks if block.index not in journal.done]
+    tell = _teller(sum(len(block.points) for block in blocks), sum(len(block.points) for block in rest), progress)
+    tell(0)
+    left = len(rest)
+    with closing(_execute(rest, resources)) as results:
+        for number, outcomes in results:
+            block = blocks[number]
+            journal.add(number, [_row(study, block, place, o.cells()) for place, o in enumerate(outcomes)])
+            left -= 1
+            tell(len(outcomes))
+            spent = time.monotonic() - started
+            if left and resources.time_limit is not None and spent > resources.time_limit:
+                raise NoPlanError(_too_late(journal, blocks, resources.time_limit))
+    rows = [row for block in blocks for row in journal.done[block.index]]
+    return make_table([number.path for number in study.paths], rows), journal
+
+
+def _execute(blocks: Sequence[Block], resources: Resources) -> "_Results":
+    count = min(resources.workers or os.cpu_count() or 1, len(blocks))
+    if not blocks:
+        found: Iterator[Result] = iter(())
+    elif resources.scheduler is not None:
+        found = run_cluster(blocks, resources.scheduler)
+    else:
+        found = run_processes(blocks, count) if count > 1 else run_here(blocks)
+    return _Results(found)
+
+
+class _Results:
+    """An iterator that can be closed, whether or not what it iterates over can."""
+
+    def __init__(self, results: Iterator[Result]) -> None:
+        self.results = results
+
+    def __iter__(self) -> Iterator[Result]:
+        return self.results
+
+    def close(self) -> None:
+        """End the executor: nothing more is started."""
+        end = getattr(self.results, "close", None)
+        if end is not None:
+            cast(Callable[[], None], end)()
+
+
+def _row(study: Study, block: Block, place: int, cells: Sequence[Cell]) -> list[Cell]:
+    point = block.points[place]
+    return [*point.numbers, block.subject.graph.name, point.hardware, *cells]
+
+
+def _too_late(journal: Journal, blocks: Sequence[Block], limit: float) -> str:
+    done = sum(len(blocks[index].points) for index in journal.done)
+    total = sum(len(block.points) for block in blocks)
+    kept = "repeat the command to go on" if journal.path is not None else "with -o FILE a sweep can be resumed"
+    return f"the time limit of {limit:g} s ended the sweep after {done:,} of {total:,} points; {kept}"
+
+
+def _teller(total: int, rest: int, progress: Report | None) -> Callable[[int], None]:
+    """Reports how far the sweep is and about how long the rest takes, from the points of this run."""
+    started = time.monotonic()
+    done = 0
+
+    def tell(points: int) -> None:
+        nonlocal done
+        done += points
+        if progress is None:
+            return
+        left = (time.monotonic() - started) / done * (rest - done) if done else None
+        said = f"sweep: {total - rest + done:,} of {total:,} points"
+        progress(Event(stage=said if left is None else f"{said}, {duration(left)} left"))
+
+    return tell
+
+
+def duration(seconds: float) -> str:
+    """`45 s`, `3 min 20 s`, `2 h 5 min`: a length of time for people."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
