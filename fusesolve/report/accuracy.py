@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from fusesolve.report.text import Column, fold, render_table
 from fusesolve.study.accuracy import Accuracy, AccuracyRow, Part
+from fusesolve.study.gains.cases import Gain
 from fusesolve.units import format_seconds
 
 COLUMNS = (
@@ -19,6 +20,20 @@ COLUMNS = (
     Column(head="bias", right=True),
     Column(head="rank", right=True),
 )
+GAIN_COLUMNS = (
+    Column(head="file", flexible=True),
+    Column(head="device", flexible=True),
+    Column(head="host", flexible=True),
+    Column(head="split", flexible=True),
+    Column(head="rows", right=True),
+    Column(head="rank", right=True),
+    Column(head="gain", right=True),
+    Column(head="predicted", right=True),
+    Column(head="planned", right=True),
+    Column(head="unfused", right=True),
+    Column(head="fused", right=True),
+    Column(head="winner", right=True),
+)
 _PARTS = {
     Part.ALL: "all rows",
     Part.FIT: "the rows that calibration may fit on",
@@ -31,9 +46,15 @@ def accuracy_table(found: Accuracy, *, width: int, colour: bool, verbose: bool =
     head = fold(f"Errors of predicted against measured times on {_PARTS[found.part]}", width)
     body = render_table(COLUMNS, [_cells(row) for row in found.rows], width=width, colour=colour)
     parts = [head, "\n", body] if found.rows else [head]
+    if found.gains:
+        parts += ["\n", fold(GAINS, width), "\n"]
+        parts.append(
+            render_table(GAIN_COLUMNS, [_gain_cells(gain) for gain in found.gains], width=width, colour=colour)
+        )
     parts += ["\n", *(fold(line, width) for line in _host_lines(found))] if found.hosts else []
     if verbose:
         parts += ["\n", *(fold(line, width) for row in found.rows for line in _worst_lines(row))]
+        parts += [fold(line, width) for gain in found.gains for line in _worst_gains(gain)]
     if found.excluded:
         parts.append("\n")
         parts += [fold(f"not counted: {item.n} rows of {item.file}"
@@ -50,6 +71,35 @@ def _cells(row: AccuracyRow) -> Sequence[str]:
         row.file, row.device, row.profile, row.op, row.timing, str(errors.n), *(f"{100 * r:.1f}%" for r in ratios),
         f"{100 * errors.bias:+.1f}%", rank,
     )  # fmt: skip
+
+
+GAINS = (
+    "Gains of fusion (unfused over fused time): rank correlation with the measured gain, its median as measured, as "
+    "predicted and of fusesolve's own plan, median errors of the unfused and the fused time, and how often the winner "
+    "is right where the measured gain is above 10 %"
+)
+
+
+def _gain_cells(gain: Gain) -> Sequence[str]:
+    rank = "-" if gain.spearman is None else f"{gain.spearman:.3f}"
+    planned = "-" if gain.planned_gain is None else f"{gain.planned_gain:.2f}"
+    winner = "-" if gain.winner_right is None else f"{100 * gain.winner_right:.0f}% of {gain.clear}"
+    return (
+        gain.file, gain.device, gain.host or "-", gain.split, str(gain.n), rank, f"{gain.gain:.2f}",
+        f"{gain.predicted_gain:.2f}", planned, f"{100 * gain.unfused_median_ape:.1f}%",
+        f"{100 * gain.median_ape:.1f}%", winner,
+    )  # fmt: skip
+
+
+def _worst_gains(gain: Gain) -> list[str]:
+    lines = [f"{gain.file}, {gain.device}, {gain.split}: worst gains"]
+    lines += [
+        f"  {case.label}: measured {case.gain:.2f}, predicted {case.predicted_gain:.2f}; unfused "
+        f"{format_seconds(case.unfused)}, predicted {format_seconds(case.predicted_unfused)}; fused "
+        f"{format_seconds(case.fused)}, predicted {format_seconds(case.predicted_fused)}"
+        for case in gain.worst
+    ]
+    return lines
 
 
 def _host_lines(found: Accuracy) -> list[str]:

@@ -13,6 +13,9 @@ import numpy as np
 from fusesolve.hardware import HardwareProfile
 from fusesolve.hardware_yaml import load_profile
 from fusesolve.study.devices import profile_name
+from fusesolve.study.gains.cases import Gain
+from fusesolve.study.gains.outcome import Times
+from fusesolve.study.gains.tables import read_gains
 from fusesolve.study.hosts import Host, add_hosts, estimate_hosts
 from fusesolve.study.metrics import Errors, measure_errors
 from fusesolve.study.predict import Array, price_samples
@@ -77,6 +80,7 @@ class Accuracy:
 
     part: Part
     rows: tuple[AccuracyRow, ...]
+    gains: tuple[Gain, ...]
     hosts: tuple[FileHost, ...]
     excluded: tuple[Excluded, ...]
 
@@ -86,7 +90,7 @@ class Accuracy:
             "format": FORMAT,
             "part": self.part.value,
             "rows": [_plain_row(row) for row in self.rows],
-            "gains": [],
+            "gains": [gain.to_dict() for gain in self.gains],
             "hosts": [{"file": item.file, **asdict(item.host)} for item in self.hosts],
             "excluded": [asdict(item) for item in self.excluded],
         }
@@ -138,9 +142,17 @@ def measure_accuracy(paths: Sequence[Path], hardware: str | None = None, part: P
     Raises InputError where a table or the profile cannot be read. Tables without a reader are listed as excluded.
     """
     rows: list[AccuracyRow] = []
+    gains: list[Gain] = []
     hosts: list[FileHost] = []
     excluded: list[Excluded] = []
     for path in paths:
+        outcome = read_gains(path, hardware)
+        if outcome is not None:
+            gains += outcome.gains
+            rows += [_timed_row(path.name, times) for times in outcome.times]
+            hosts += [FileHost(file=path.name, host=host) for host in outcome.hosts]
+            excluded += _counted(path.name, outcome.skipped)
+            continue
         table = read_table(path)
         by_device: dict[str, list[Sample]] = defaultdict(list)
         for sample in table.samples:
@@ -157,7 +169,7 @@ def measure_accuracy(paths: Sequence[Path], hardware: str | None = None, part: P
             refused = int(np.count_nonzero(~np.isfinite(found.kernels)))
             skipped += [Skipped(device, "the profile has no legal kernel for the operator")] * refused
         excluded += _counted(table.file, skipped)
-    return Accuracy(part=part, rows=tuple(rows), hosts=tuple(hosts), excluded=tuple(excluded))
+    return Accuracy(part=part, rows=tuple(rows), gains=tuple(gains), hosts=tuple(hosts), excluded=tuple(excluded))
 
 
 def predict(file: str, device: str, samples: Sequence[Sample], name: str) -> Predictions:
@@ -165,9 +177,7 @@ def predict(file: str, device: str, samples: Sequence[Sample], name: str) -> Pre
     return predict_on(file, device, samples, name, load_profile(name))
 
 
-def predict_on(
-    file: str, device: str, samples: Sequence[Sample], name: str, profile: HardwareProfile
-) -> Predictions:
+def predict_on(file: str, device: str, samples: Sequence[Sample], name: str, profile: HardwareProfile) -> Predictions:
     """Predictions for samples of one device on a loaded profile; the host's share comes from these samples."""
     kernels = price_samples(samples, profile)
     hosts = estimate_hosts(samples, kernels, profile.vendor)
@@ -188,17 +198,24 @@ def _rows(found: Predictions) -> list[AccuracyRow]:
 def _row(found: Predictions, op: str, timing: str, index: np.ndarray) -> AccuracyRow:
     predicted = found.predicted[index]
     measured = np.array([found.samples[i].latency for i in index])
-    order = np.argsort(-np.abs(predicted / measured - 1.0), kind="stable")[:WORST]
-    worst = tuple(
-        WorstRow(
-            label=found.samples[index[i]].label, measured=float(measured[i]), predicted=float(predicted[i])
-        )
-        for i in order
-    )
+    labels = [found.samples[i].label for i in index]
     return AccuracyRow(
         file=found.file, device=found.device, profile=found.profile_name, op=op, timing=timing,
-        errors=measure_errors(predicted, measured), worst=worst,
+        errors=measure_errors(predicted, measured), worst=_worst(labels, measured, predicted),
     )  # fmt: skip
+
+
+def _timed_row(file: str, times: Times) -> AccuracyRow:
+    predicted, measured = np.array(times.predicted), np.array(times.measured)
+    return AccuracyRow(
+        file=file, device=times.device, profile=times.profile, op=times.op, timing=times.timing,
+        errors=measure_errors(predicted, measured), worst=_worst(times.labels, measured, predicted),
+    )  # fmt: skip
+
+
+def _worst(labels: Sequence[str], measured: Array, predicted: Array) -> tuple[WorstRow, ...]:
+    order = np.argsort(-np.abs(predicted / measured - 1.0), kind="stable")[:WORST]
+    return tuple(WorstRow(label=labels[i], measured=float(measured[i]), predicted=float(predicted[i])) for i in order)
 
 
 def _counted(file: str, skipped: Sequence[Skipped]) -> list[Excluded]:

@@ -17,6 +17,7 @@ DEVICES: Mapping[str, str] = {
     "H100": "h100-sxm",
     "H100-PCIE": "h100-pcie",
     "H100-PCIe": "h100-pcie",
+    "H100-PCIe-80GB": "h100-pcie",
     "H100-PCIE-80GB": "h100-pcie",
     "H100-SXM5-80GB": "h100-sxm",
     "H200": "h200",

@@ -1,0 +1,44 @@
+"""What a table of gains gives: gain rows, the errors of its times, the hosts that were estimated, what is left out."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fusesolve.study.gains.cases import Gain
+from fusesolve.study.hosts import Host
+from fusesolve.study.samples import Skipped
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Times:
+    """Measured and predicted seconds of one kind of row on one device, with a label each."""
+
+    device: str
+    profile: str
+    op: str
+    timing: str
+    labels: tuple[str, ...]
+    measured: tuple[float, ...]
+    predicted: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The result of one table."""
+
+    gains: list[Gain] = field(default_factory=list)
+    times: list[Times] = field(default_factory=list)
+    hosts: list[Host] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What is asked of a table: its file, and a profile for all its devices (None: each device's own)."""
+
+    path: Path
+    hardware: str | None = None
+
+    @property
+    def file(self) -> str:
+        """The file's name."""
+        return self.path.name

@@ -1,0 +1,54 @@
+"""Tables of fused and unfused times: one reader per set of columns, and the companion tables that readers look up."""
+
+import csv
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fusesolve.errors import InputError
+from fusesolve.study.gains import kernelbench
+from fusesolve.study.gains.outcome import Outcome, Request
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GainTable:
+    """The columns that name a kind of table, and its reader: all rows to an outcome."""
+
+    name: str
+    columns: frozenset[str]
+    read: Callable[[Request, Sequence[Mapping[str, str]]], Outcome]
+
+
+GAIN_TABLES: tuple[GainTable, ...] = (
+    GainTable(name="KernelBench times", columns=kernelbench.COLUMNS, read=kernelbench.read),
+)
+
+# Columns of tables that hold no latencies of their own: facts that a reader finds beside its main table.
+COMPANIONS: tuple[frozenset[str], ...] = (kernelbench.DAG_COLUMNS, kernelbench.FACT_COLUMNS)
+
+
+def read_gains(path: Path, hardware: str | None) -> Outcome | None:
+    """What a table of gains gives, an empty outcome for a companion table, None for any other table.
+
+    InputError where the file cannot be read or has a malformed row.
+    """
+    columns = _columns(path)
+    if any(companion <= columns for companion in COMPANIONS):
+        return Outcome()
+    table = next((table for table in GAIN_TABLES if table.columns <= columns), None)
+    if table is None:
+        return None
+    with path.open(newline="", encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream))
+    try:
+        return table.read(Request(path=path, hardware=hardware), rows)
+    except (ValueError, KeyError) as error:
+        raise InputError(f"{path}: not a table of {table.name} ({error})") from error
+
+
+def _columns(path: Path) -> frozenset[str]:
+    try:
+        with path.open(newline="", encoding="utf-8") as stream:
+            return frozenset(next(csv.reader(stream), ()))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{path}: cannot read the table: {error}") from error
