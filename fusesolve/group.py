@@ -33,6 +33,7 @@ class GroupFacts:
     `reduction_sets` counts different sets of reduced axes. `late_reductions` counts reductions beside a
     contraction that are not those of an online softmax. `interior_writes` counts values that must be written
     but that the kernel never holds whole. `in_place` counts operators computed at the points of a window or shift.
+    `side_by_side` counts contractions that read one operand and nothing of each other, all of the group's, else 0.
     `components` counts parts of the set that exchange no data.
     """
 
@@ -48,6 +49,7 @@ class GroupFacts:
     interior_writes: int = 0
     in_place: int = 0
     components: int = 1
+    side_by_side: int = 0
     attention: bool = False
 
 
@@ -66,6 +68,8 @@ class Workload:
     m: int = 1
     n: int = 1
     k: int = 1
+    parts: int = 1  # contractions of one operand side by side; `n` (or what stands for it) is the sum of their columns
+    joined: int = 1  # how many of them meet in an epilogue: a tile then has columns of each
     head: int = 0  # attention: width of a head of the second contraction
     contiguous: int = 1  # 1: the reduced axes are innermost in memory
     passes: int = 1  # times that a row has to be visited

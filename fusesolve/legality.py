@@ -46,12 +46,14 @@ class LimitRule:
 
 MEMBER_LIMIT = 64
 IN_PLACE_LIMIT = 6
+SIDE_BY_SIDE_LIMIT = 4
 IN_PLACE_BESIDE_CONTRACTION = 2
 
 STRUCTURE_RULES: tuple[StructureRule, ...] = (
     StructureRule(
         name="connected", hereditary=True, allowed=1,
-        doc="The operators of a group are connected by data edges between them.",
+        doc="The operators of a group are connected by data edges between them, or as contractions that read one "
+        "operand next to each other.",
         count=lambda f: f.components,
         lever="include the operators between them, or leave them apart",
     ),
@@ -82,9 +84,11 @@ STRUCTURE_RULES: tuple[StructureRule, ...] = (
     ),
     StructureRule(
         name="one-contraction", hereditary=True, allowed=1,
-        doc="A group has one contraction, or two around an online softmax (attention): pointwise work and reductions "
-        "over the keys between them, the keys being the reduction of the second.",
-        count=lambda f: 1 if f.attention else f.contractions,
+        doc=f"A group has one contraction; or up to {SIDE_BY_SIDE_LIMIT} side by side that read one operand in the "
+        "same loops, none from another, those that share an epilogue over the same points; or two around an online "
+        "softmax (attention): pointwise work and reductions over the keys between them, the keys being the reduction "
+        "of the second.",
+        count=lambda f: 1 if f.attention or 0 < f.side_by_side <= SIDE_BY_SIDE_LIMIT else f.contractions,
         lever="separate the contractions",
     ),
     StructureRule(

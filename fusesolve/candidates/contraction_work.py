@@ -6,6 +6,7 @@ from typing import Any
 from fusesolve.access import AccessKind
 from fusesolve.candidates.loops import Nest
 from fusesolve.candidates.program import Operator, Program, Read
+from fusesolve.candidates.siblings import heads_below, shared_position
 from fusesolve.graph import DType
 from fusesolve.group import TENSOR_TYPES, Template
 from fusesolve.ops.definition import OpKind
@@ -27,22 +28,44 @@ class ContractionWork:
         nest = self.nest
         head = nest.heads[0]
         op = self.ops[head]
-        left, right = self._operand_loops(head)
-        out = frozenset(nest.out[head])
-        batch = out & left & right
         shape: dict[str, Any] = {
-            "batch": self._size(batch), "m": self._size((out & left) - batch), "n": self._size(out - left),
-            "k": prod(op.red),
+            **self._tile_space(head), "k": prod(op.red),
             "mma": float(op.points) * op.reduced, "plain": int(len(self.ops) == 1),
         }  # fmt: skip
+        if nest.facts.side_by_side:
+            shape.update(self._side_by_side())
         if nest.template is Template.ATTENTION:
             second = self.ops[nest.heads[1]]
             shape["mma"] = float(op.points) * op.reduced + float(second.points) * second.reduced
             shape["head"] = max(1, second.points // max(1, int(shape["batch"] * shape["m"])))
             shape["linear_tail"] = int(self.tail is not None)
             shape["plain"] = int(self._bare_attention())
-        shape.update(self._operands(head))
+        shape.update(self._operands())
         return shape
+
+    def _tile_space(self, head: int) -> dict[str, int]:
+        """Batch, rows and columns of a contraction: loops of both operands, of the left one alone, and the rest."""
+        left, right = self._operand_loops(head)
+        out = frozenset(self.nest.out[head])
+        batch = out & left & right
+        return {"batch": self._size(batch), "m": self._size((out & left) - batch), "n": self._size(out - left)}
+
+    def _side_by_side(self) -> dict[str, Any]:
+        """Contractions of one operand: the columns of all of them, `m` and `n` swapped where it is the right one.
+
+        A library's grouped product does bare matrix products side by side.
+        """
+        heads = self.nest.heads
+        spaces = [self._tile_space(head) for head in heads]
+        common, own = ("m", "n") if shared_position(self.ops, heads) == 0 else ("n", "m")
+        edges = self.nest.edges
+        meeting = max(len(found) for found in heads_below(len(self.ops), heads, edges))
+        products = all(self.program.graph.nodes[self.ops[head].node].op == "matmul" for head in heads)
+        return {
+            "m": spaces[0][common], "n": sum(space[own] for space in spaces), "parts": len(heads), "joined": meeting,
+            "mma": sum(float(self.ops[head].points) * self.ops[head].reduced for head in heads),
+            "plain": int(len(self.ops) == len(heads) and products),
+        }  # fmt: skip
 
     def _size(self, loops: frozenset[int]) -> int:
         return prod(self.nest.extent[loop] for loop in loops)
@@ -62,11 +85,11 @@ class ContractionWork:
             found.append(frozenset(loops))
         return (found[0], found[1]) if len(found) == 2 else (found[0], frozenset())
 
-    def _operands(self, head: int) -> dict[str, Any]:
+    def _operands(self) -> dict[str, Any]:
         """The operands' element type, and the work of the prologues that make them."""
-        op = self.ops[head]
         storage = self.program.storage
-        types = [storage[read.storage].type for read in op.reads[:2]]
+        heads = self.nest.heads if self.nest.facts.side_by_side else self.nest.heads[:1]
+        types = [storage[read.storage].type for head in heads for read in self.ops[head].reads[:2]]
         dtypes = {t.dtype for t in types}
         return {
             "operand_bytes": max(t.dtype.itemsize for t in types),
@@ -77,12 +100,13 @@ class ContractionWork:
     def _side_work(self) -> float:
         """Instructions of prologues per operand element that they make; special functions count four."""
         storage = self.program.storage
-        fused = [
-            storage[read.storage].type.size
+        made = {
+            read.storage
             for head in self.nest.heads
             for read in self.ops[head].reads[:2]
             if self.nest.position.get(_producer(self.program, read)) in self.nest.upstream
-        ]
+        }
+        fused = [storage[value].type.size for value in made]
         instructions = sum(
             (self.ops[i].work.fma + self.ops[i].work.alu + 4.0 * self.ops[i].work.sfu) * self.ops[i].points
             for i in self.nest.upstream

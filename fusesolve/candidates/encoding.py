@@ -47,8 +47,9 @@ class Encoder:
         succs = tuple(succ - index for succ in program.succs[index])
         name = program.graph.nodes[op.node].op
         loops = (op.out, op.red, op.points, op.reduced)
+        beside = tuple(other - index for other in program.siblings[index])
         alone = index in self.separable
-        return (op.kind, name, op.work, op.linear, op.is_double, alone, loops, reads, writes, succs)
+        return (op.kind, name, op.work, op.linear, op.is_double, alone, loops, reads, writes, succs, beside)
 
     def encode(self, low: int, high: int) -> tuple[Hashable, ...] | None:
         """The encoding of operators `low..high`, or None where the stretch runs out of the program."""

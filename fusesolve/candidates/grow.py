@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from fusesolve.candidates.loops import Nest, build_nest, joins_many
 from fusesolve.candidates.program import Operator, Program
-from fusesolve.legality import may_grow
+from fusesolve.candidates.siblings import share_operand
+from fusesolve.legality import SIDE_BY_SIDE_LIMIT, may_grow
 from fusesolve.ops.definition import OpKind
 
 SETS_PER_ROOT = 3000  # groups tried from one operator before the space is cut, and says so
@@ -234,7 +235,7 @@ class Grower:
         return Grown(tuple(found), low, high, bool(queue))
 
     def _extended(self, nest: Nest, part: tuple[int, ...], seen: set[int]) -> Nest | None:
-        if nest.heads and not nest.facts.attention and self.program.operators[part[0]].kind is OpKind.CONTRACTION:
+        if nest.heads and not self._may_join(nest, part[0]):
             return None  # `one-contraction`, before any work is done
         members = tuple(sorted((*nest.members, *part)))
         mask = _mask(members)
@@ -242,6 +243,14 @@ class Grower:
             return None
         seen.add(mask)
         return build_nest(self.program, members)
+
+    def _may_join(self, nest: Nest, item: int) -> bool:
+        """Whether an operator may join a set with contractions: a further contraction shares an operand with one."""
+        if self.program.operators[item].kind is not OpKind.CONTRACTION:
+            return True
+        return not nest.facts.attention and len(nest.heads) < SIDE_BY_SIDE_LIMIT and any(
+            share_operand(self.program, nest.members[head], item) for head in nest.heads
+        )
 
     def _reach(self, mask: int, members: Iterable[int]) -> int:
         """Operators on data paths between members, the members included."""
@@ -259,6 +268,7 @@ class Grower:
         for member in inside:
             near.update(self.program.preds[member])
             near.update(self.program.succs[member])
+            near.update(self.program.siblings[member])
         return sorted({self.unit[item] for item in near - inside - self.alone})
 
 

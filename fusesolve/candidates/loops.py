@@ -13,6 +13,7 @@ from itertools import pairwise
 
 from fusesolve.access import AccessKind
 from fusesolve.candidates.program import Operator, Program, Read
+from fusesolve.candidates.siblings import heads_below, heads_served, shared_position
 from fusesolve.group import GroupFacts, Template
 from fusesolve.ops.definition import OpKind
 
@@ -28,7 +29,7 @@ class Nest:
     `out[i]`, `red[i]` are loop numbers of operator i (by position in `members`); `extent` the length of each
     loop. `inlined` are positions computed only at other operators' points; `span` is the position whose loops
     are the kernel's. `reduced` are the loops folded away. `stage[i]` counts reductions before operator i.
-    `upstream` are positions that feed a contraction (its prologue).
+    `upstream` are positions that feed a contraction (its prologue). `edges` are (producer, consumer) inside the set.
     """
 
     members: tuple[int, ...]
@@ -42,6 +43,7 @@ class Nest:
     stage: tuple[int, ...]
     upstream: frozenset[int]
     heads: tuple[int, ...]
+    edges: tuple[tuple[int, int], ...]
     template: Template
     facts: GroupFacts
 
@@ -202,6 +204,7 @@ class _NestBuilder:
         reduced_sets = {frozenset(red[i]) for i in folds}
         upstream = self._upstream(heads)
         attention = len(heads) == 2 and self._is_attention(heads, folds, upstream)
+        together = 0 if attention else self._side_by_side(heads)
         span = self._span(heads, attention)
         template = self._template(heads, folds, attention, span)
         branches = len(self.inlined) if joins_many(self.ops[span]) else 0  # all alike: they count as nothing
@@ -213,13 +216,14 @@ class _NestBuilder:
             stray=0 if attention else self._strays(heads, span, upstream),
             reduction_sets=len(reduced_sets),
             late_reductions=len(folds) if heads and not attention else 0,
-            in_place=len(self.inlined) - branches, attention=attention,
+            in_place=len(self.inlined) - branches, side_by_side=together, attention=attention,
         )  # fmt: skip
         reduced = frozenset().union(*reduced_sets) if reduced_sets else frozenset()
         return Nest(
             members=self.members, position=self.position, out=tuple(out), red=tuple(red), extent=extent,
             inlined=self.inlined, span=span, reduced=reduced, stage=self._stages(folds), upstream=upstream,
-            heads=heads, template=template, facts=facts,
+            heads=heads, edges=tuple((producer, consumer) for producer, consumer, _, _ in self.edges),
+            template=template, facts=facts,
         )  # fmt: skip
 
     def _inlined(self) -> frozenset[int]:
@@ -266,15 +270,44 @@ class _NestBuilder:
         return volume
 
     def _strays(self, heads: tuple[int, ...], span: int, upstream: frozenset[int]) -> int:
-        whole = self._nest_loops(span)
-        result = frozenset(self.out[span])
+        served = self._served(heads)
         strays = 0
         for i in range(len(self.ops)):
             if i == span or i in self.inlined or i in heads:
                 continue
-            allowed = whole if not heads or i in upstream else result
-            strays += not self._nest_loops(i) <= allowed
+            for owner in served[i] or (span,):
+                whole = not heads or i in upstream
+                allowed = self._nest_loops(owner) if whole else frozenset(self.out[owner])
+                if not self._nest_loops(i) <= allowed:
+                    strays += 1
+                    break
         return strays
+
+    def _served(self, heads: tuple[int, ...]) -> Sequence[frozenset[int]]:
+        """The contractions that each operator belongs to where there are several; nothing is said of a single one."""
+        if len(heads) < 2:
+            return [frozenset()] * len(self.ops)
+        edges = [(producer, consumer) for producer, consumer, _, _ in self.edges]
+        return heads_served(heads_below(len(self.ops), heads, edges), edges)
+
+    def _side_by_side(self, heads: tuple[int, ...]) -> int:
+        """How many contractions the kernel computes side by side: all of them, or 0 where they are not of one operand.
+
+        They walk the shared operand in the same loops, fold the same loops, and none uses another's result; those that
+        meet in an epilogue have the same result loops.
+        """
+        position = shared_position(self.ops, heads) if len(heads) > 1 else None
+        if position is None:
+            return 0
+        reads = [self._indices(head, self.ops[head].reads[position]) for head in heads]
+        walked = {tuple(None if loop is None else self.union.find(loop) for loop in found) for found in reads}
+        edges = [(producer, consumer) for producer, consumer, _, _ in self.edges]
+        below = heads_below(len(self.ops), heads, edges)
+        meeting = [found for found in below if len(found) > 1]
+        same = len(walked) == 1 and len({frozenset(self.red[head]) for head in heads}) == 1
+        apart = all(len(below[head]) == 1 for head in heads)
+        level = all(len({frozenset(self.out[head]) for head in found}) == 1 for found in meeting)
+        return len(heads) if same and apart and level else 0
 
     def _is_attention(self, heads: tuple[int, ...], folds: tuple[int, ...], upstream: frozenset[int]) -> bool:
         """Two contractions with only pointwise work and reductions over the keys in between."""

@@ -7,6 +7,7 @@ Views (reshapes) are gone: they name the same storage, so each operator reads *s
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 from fusesolve.access import AccessKind, AccessMap
 from fusesolve.candidates.atoms import Atoms, relate_views, same_pairs
@@ -97,6 +98,26 @@ class Program:
         return tuple(
             tuple(sorted({r for value in op.writes for r in self.storage[value].readers})) for op in self.operators
         )
+
+    @cached_property
+    def siblings(self) -> tuple[tuple[int, ...], ...]:
+        """For each contraction, the ones before and after it among the contractions that read one operand alike.
+
+        Weights do not count: what reads the same weights at two places of a model (the steps of a recurrence) is no
+        layer of several outputs.
+        """
+        alike: dict[tuple[int, int, tuple[AtomAccess, ...]], list[int]] = {}
+        for op in self.operators:
+            if op.kind is OpKind.CONTRACTION:
+                for position, read in enumerate(op.reads[:2]):
+                    if not read.barrier and not self.storage[read.storage].weight:
+                        alike.setdefault((read.storage, position, read.axes), []).append(op.index)
+        near: list[set[int]] = [set() for _ in self.operators]
+        for readers in alike.values():
+            for earlier, later in pairwise(readers):
+                near[earlier].add(later)
+                near[later].add(earlier)
+        return tuple(tuple(sorted(found)) for found in near)
 
 
 def build_program(graph: Graph) -> Program:

@@ -101,7 +101,7 @@ def inspect_group(program: Program, nest: Nest, writes: frozenset[int] | None = 
     if refusal is not None:
         return refusal
     reads, written = _reads(program, nest), tuple(sorted(needed))
-    workload = Measure(program, nest, reads, written).workload()
+    workload = Measure(program, nest).workload(written)
     return FusionGroup(
         members=nest.members, reads=reads, writes=written, template=nest.template, facts=facts,
         workload=workload,
@@ -128,7 +128,7 @@ def _components(program: Program, members: Sequence[int]) -> int:
         stack = [left.pop()]
         while stack:
             item = stack.pop()
-            near = left.intersection((*program.preds[item], *program.succs[item]))
+            near = left.intersection((*program.preds[item], *program.succs[item], *program.siblings[item]))
             left -= near
             stack.extend(near)
     return count
@@ -217,8 +217,9 @@ class _Enumerator:
 
     def _shapes(self, nest: Nest, low: int, external: dict[int, int]) -> Iterator[_Shape]:
         reads = _reads(self.program, nest)
+        measure = Measure(self.program, nest)
         for writes, full in _write_choices(self.program, nest, self.recompute):
-            workload = Measure(self.program, nest, reads, writes).workload()
+            workload = measure.workload(writes)
             unique = self.workloads.setdefault(workload, len(self.workloads))
             yield _Shape(
                 tuple(m - low for m in nest.members),
@@ -292,12 +293,13 @@ def _write_choices(program: Program, nest: Nest, recompute: bool) -> Iterator[tu
         yield base, True
     if not recompute or not base or not _legal(nest, 0):
         return
-    if hidden and len(hidden) <= DROPPED_WRITES and _all_used(program, nest, base):
+    last = _last_results(program, nest)
+    if hidden and len(hidden) <= DROPPED_WRITES and all(not made.isdisjoint(base) for made in last):
         yield base, False
     for count in range(1, DROPPED_WRITES + 1 - len(hidden)):
         for dropped in combinations(base, count):
             rest = tuple(value for value in base if value not in dropped)
-            if rest and _all_used(program, nest, rest):
+            if rest and all(not made.isdisjoint(rest) for made in last):
                 yield rest, False
 
 
@@ -305,15 +307,10 @@ def _legal(nest: Nest, interior: int) -> bool:
     return check_structure(replace(nest.facts, interior_writes=interior)) is None
 
 
-def _all_used(program: Program, nest: Nest, writes: Sequence[int]) -> bool:
-    """Whether every member contributes to a value that is written."""
-    wanted = set(writes)
-    for m in reversed(nest.members):
-        op = program.operators[m]
-        if not wanted.intersection(op.writes):
-            return False
-        wanted.update(read.storage for read in op.reads)
-    return True
+def _last_results(program: Program, nest: Nest) -> list[frozenset[int]]:
+    """Results of each member that no member reads: every member is of use if each of these sets has a written one."""
+    read = {producer for producer, _ in nest.edges}
+    return [frozenset(program.operators[m].writes) for i, m in enumerate(nest.members) if i not in read]
 
 
 

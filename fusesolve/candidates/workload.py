@@ -2,6 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import cached_property
+from itertools import accumulate
 from math import prod
 from typing import Any
 
@@ -9,6 +11,7 @@ from fusesolve.access import AccessKind
 from fusesolve.candidates.contraction_work import ContractionWork
 from fusesolve.candidates.loops import Nest
 from fusesolve.candidates.program import Operator, Program, Read
+from fusesolve.graph import TensorType
 from fusesolve.group import TEMPLATES, Template, Workload
 from fusesolve.ops.definition import OpKind, Work
 
@@ -17,22 +20,37 @@ _CONVERSION = 1.0  # instructions to widen or narrow a 16-bit element (notes of 
 
 
 class Measure:
-    """Reads the numbers off one group: a nest, the storage it reads and the storage it writes."""
+    """Reads the numbers off one set of operators; what depends on the storage it writes is added last."""
 
-    def __init__(self, program: Program, nest: Nest, reads: tuple[int, ...], writes: tuple[int, ...]) -> None:
+    def __init__(self, program: Program, nest: Nest) -> None:
         self.program = program
         self.nest = nest
-        self.reads = reads
-        self.writes = writes
         self.ops: list[Operator] = [program.operators[m] for m in nest.members]
         self.kernel = self._kernel_loops()
-        self.order = self._loop_order()
+        self.orders = self._loop_orders()
         self.points = prod(nest.extent[loop] for loop in self.kernel)
         self.touched = self._touched()
         self.contraction = ContractionWork(program, nest)
 
-    def workload(self) -> Workload:
-        """The workload of the group for its template."""
+    def workload(self, writes: tuple[int, ...]) -> Workload:
+        """The workload of the group for its template when it writes the storage `writes`."""
+        storage = self.program.storage
+        types = [storage[w].type for w in writes]
+        out_full = [w for w in writes if storage[w].type.size * 2 > self.least_points]
+        staged = [storage[w].type.nbytes for w in out_full if self._write_staged(w)]
+        base = self._base
+        write_bytes = sum(t.nbytes for t in types)
+        return Workload(**base | {
+            "alu": base["alu"] + self._stored_conversions(out_full),
+            "live": self._live(writes), "full_writes": len(out_full), "arrays": base["arrays"] + len(writes),
+            "element_bytes": max([self._read_width, *(t.dtype.itemsize for t in types)]) or 4,
+            "write_bytes": write_bytes, "footprint_bytes": base["read_bytes"] + write_bytes,
+            "staged": base["staged"] + len(staged), "staged_bytes": base["staged_bytes"] + sum(staged),
+        })  # fmt: skip
+
+    @cached_property
+    def _base(self) -> dict[str, Any]:
+        """The fields of a workload that writes nothing."""
         template = self.nest.template
         common = self._common()
         if template in (Template.CONTRACTION, Template.ATTENTION):
@@ -42,7 +60,7 @@ class Measure:
             common.update(outer=rows, inner=max(1, self.points // max(1, rows)))
             if template in (Template.ROW, Template.REDUCTION):
                 common.update(self._row())
-        return Workload(template=TEMPLATES.index(template), **common)
+        return {"template": TEMPLATES.index(template), **common}
 
     def _kernel_loops(self) -> frozenset[int]:
         span = self.nest.span
@@ -51,13 +69,18 @@ class Measure:
             loops |= frozenset(self.nest.red[span])
         return loops
 
-    def _loop_order(self) -> tuple[int, ...]:
-        """Loops from outer to inner as the spanning operator's result (or its reduced operand) lies in memory."""
+    def _loop_orders(self) -> tuple[tuple[int, ...], ...]:
+        """Loops from outer to inner as the spanning operator's result (or its reduced operand) lies in memory.
+
+        Contractions side by side have an order each.
+        """
         span = self.nest.span
         op = self.ops[span]
         if op.kind is OpKind.REDUCE and op.reads:
-            return tuple(self.nest.indices(span, op.reads[0]))
-        return self.nest.out[span]
+            return (tuple(self.nest.indices(span, op.reads[0])),)
+        if self.nest.facts.side_by_side:
+            return tuple(dict.fromkeys(self.nest.out[head] for head in self.nest.heads))
+        return (self.nest.out[span],)
 
     def _external(self) -> Iterator[tuple[int, Read]]:
         inside = self.nest.position
@@ -122,31 +145,21 @@ class Measure:
         counts = self._evaluations()
         work = [self._work(op, count) for op, count in zip(self.ops, counts, strict=True)]
         storage = self.program.storage
-        read_bytes = sum(self.touched.values())
-        write_bytes = sum(storage[w].type.nbytes for w in self.writes)
-        full, partial, staged, staged_bytes = self._reads_by_shape()
-        itemsizes = [storage[s].type.dtype.itemsize for s in (*full, *self.writes)] or [4]
-        out_full = [w for w in self.writes if storage[w].type.size * 2 > self._result_points()]
-        staged_writes = [w for w in out_full if self._write_staged(w)]
+        full, partial, staged, staged_bytes = self._shapes
         return {
             "fma": sum(w.fma for w in work),
-            "alu": sum(w.alu for w in work) + self._conversions(full, out_full),
+            "alu": sum(w.alu for w in work) + self._loaded_conversions(full),
             "sfu": sum(w.sfu for w in work),
             "instructions": sum(op.work.instructions for op in self.ops if op.kind is not OpKind.CONTRACTION),
             "scratch": max(op.work.scratch for op in self.ops),
-            "live": self._live(),
             "full_reads": len(full),
             "row_reads": len(partial),
-            "full_writes": len(out_full),
-            "arrays": len(self.touched) + len(self.writes),
-            "element_bytes": max(itemsizes),
-            "read_bytes": read_bytes,
-            "write_bytes": write_bytes,
+            "arrays": len(self.touched),
+            "read_bytes": sum(self.touched.values()),
             "warm_read_bytes": sum(b for s, b in self.touched.items() if storage[s].producer is not None),
-            "footprint_bytes": read_bytes + write_bytes,
             "weight_bytes": sum(b for s, b in self.touched.items() if storage[s].weight),
-            "staged": staged + len(staged_writes),
-            "staged_bytes": staged_bytes + sum(storage[w].type.nbytes for w in staged_writes),
+            "staged": staged,
+            "staged_bytes": staged_bytes,
             "reductions": self.nest.facts.reductions,
             "double": int(any(op.is_double for op in self.ops)),
         }
@@ -160,35 +173,48 @@ class Measure:
             work = work if work.fma + work.alu + work.sfu > 0 else Work(fma=1.0)
         return Work(fma=work.fma * count, alu=work.alu * count, sfu=work.sfu * count)
 
-    def _conversions(self, full: list[int], written: list[int]) -> float:
-        """Instructions to convert 16-bit and 8-bit elements at loads and stores.
+    def _loaded_conversions(self, full: list[int]) -> float:
+        """Instructions to convert 16-bit and 8-bit elements at loads.
 
-        A contraction takes its operands as they are, and its drain writes results in any type; a movement converts
-        nothing.
+        A contraction takes its operands as they are; a movement converts nothing.
         """
         if self.nest.template is Template.MOVEMENT:
             return 0.0
         operands = {read.storage for head in self.nest.heads for read in self.ops[head].reads}
-        types = {s: self.program.storage[s].type for s in (*full, *written)}
-        narrow = {s: t for s, t in types.items() if t.dtype.is_float and t.dtype.itemsize < 4}
-        read = {s: t for s, t in narrow.items() if s in full and s not in operands}
-        loaded = sum(min(t.size, self.touched[s] // t.dtype.itemsize) for s, t in read.items())
-        stored = sum(narrow[s].size for s in written if s in narrow and not self.nest.heads)
-        return _CONVERSION * (loaded + stored)
+        types = {s: self.program.storage[s].type for s in full if s not in operands}
+        narrow = {s: t for s, t in types.items() if _is_narrow(t)}
+        return _CONVERSION * sum(min(t.size, self.touched[s] // t.dtype.itemsize) for s, t in narrow.items())
 
-    def _result_points(self) -> int:
+    def _stored_conversions(self, written: list[int]) -> float:
+        """The same at stores; the drain of a contraction writes results in any type."""
+        if self.nest.template is Template.MOVEMENT or self.nest.heads:
+            return 0.0
+        types = (self.program.storage[s].type for s in written)
+        return _CONVERSION * sum(t.size for t in types if _is_narrow(t))
+
+    @cached_property
+    def _read_width(self) -> int:
+        """Bytes of the widest element read along the inner loop, 0 where there is none."""
+        return max((self.program.storage[s].type.dtype.itemsize for s in self._shapes[0]), default=0)
+
+    @cached_property
+    def least_points(self) -> int:
+        """Points of the smallest result that spans the kernel."""
+        if self.nest.facts.side_by_side:
+            return min(self.ops[head].points for head in self.nest.heads)
         return self.ops[self.nest.span].points
 
-    def _reads_by_shape(self) -> tuple[list[int], list[int], int, int]:
+    @cached_property
+    def _shapes(self) -> tuple[list[int], list[int], int, int]:
         """Storage read along the inner loop, storage constant along it, and how much lies the wrong way."""
         full: dict[int, int] = {}
         partial: dict[int, int] = {}
         staged: dict[int, int] = {}
-        inner = self.order[-1] if self.order else -1
+        inner = {order[-1] for order in self.orders if order} or {-1}
         for consumer, read in self._external():
             loops = list(self.nest.indices(consumer, read))
             storage = self.program.storage[read.storage]
-            if consumer not in self.nest.inlined and inner not in loops:
+            if consumer not in self.nest.inlined and inner.isdisjoint(loops):
                 partial[read.storage] = 1
                 continue
             full[read.storage] = 1
@@ -199,13 +225,16 @@ class Measure:
 
     def _run(self, loops: list[int]) -> int:
         """Elements that lie contiguously in memory along the kernel's innermost loops."""
-        run = 1
-        for mine, theirs in zip(reversed(loops), reversed(self.order), strict=False):
-            if mine != theirs:
-                break
-            run *= self.nest.extent[mine]
+        longest = 1
+        for order in self.orders:
+            run = 1
+            for mine, theirs in zip(reversed(loops), reversed(order), strict=False):
+                if mine != theirs:
+                    break
+                run *= self.nest.extent[mine]
+            longest = max(longest, run)
         whole = prod(self.nest.extent[loop] for loop in loops if loop >= 0)
-        return run if run < whole else _SECTOR
+        return longest if longest < whole else _SECTOR
 
     def _write_staged(self, storage: int) -> bool:
         made = self.program.storage[storage].producer
@@ -215,19 +244,34 @@ class Measure:
         size = self.program.storage[storage].type.dtype.itemsize
         return bool(loops) and self._run(loops) * size < _SECTOR
 
-    def _live(self) -> int:
-        """Most live values of one point when all loads come first and operators run in order."""
-        last: dict[int, int] = {}
+    @cached_property
+    def _last_use(self) -> dict[int, int]:
+        """The last position at which each value is read, else the one that makes it; values read from memory first."""
+        last = {value: i for i, op in enumerate(self.ops) for value in op.writes}
         for i, op in enumerate(self.ops):
-            for read in op.reads:
-                last[read.storage] = i
-        live = set(self.touched)
-        most = len(live)
-        keep = set(self.writes)
-        for i, op in enumerate(self.ops):
-            live.update(op.writes)
-            most = max(most, len(live))
-            live -= {value for value in live if last.get(value, i) <= i and value not in keep}
+            last.update(dict.fromkeys((read.storage for read in op.reads), i))
+        return last
+
+    @cached_property
+    def _live_counts(self) -> list[int]:
+        """Live values of one point at each position, nothing being kept after its last use; all loads come first."""
+        change = [0] * (len(self.ops) + 1)
+        for value, last in self._last_use.items():
+            made = self.program.storage[value].producer
+            change[self.nest.position.get(made, 0) if made is not None else 0] += 1
+            change[last + 1] -= 1
+        return list(accumulate(change[:-1]))
+
+    def _live(self, writes: tuple[int, ...]) -> int:
+        """Most live values of one point when all loads come first and what is written is kept to the end."""
+        counts = self._live_counts
+        after = sorted(self._last_use[value] for value in writes)
+        kept = 0
+        most = len(self.touched)
+        for i, count in enumerate(counts):
+            while kept < len(after) and after[kept] < i:
+                kept += 1
+            most = max(most, count + kept)
         return max(1, most)
 
     def _row(self) -> dict[str, Any]:
@@ -266,6 +310,10 @@ class Measure:
 
     def _walked(self, loops: tuple[int, ...]) -> int:
         return prod(self.nest.extent[loop] for loop in loops if loop >= 0)
+
+
+def _is_narrow(tensor: TensorType) -> bool:
+    return tensor.dtype.is_float and tensor.dtype.itemsize < 4
 
 
 def _redundancy(consumer: Operator, read: Read, producer: Operator) -> float:

@@ -30,6 +30,8 @@ def emit_group(program: Program, kernel: PlannedKernel) -> tuple[EmittedKernel, 
     nest = build_nest(program, kernel.members)
     if any(program.storage[s].type.size == 0 for s in (*kernel.reads, *kernel.writes)):
         raise UnsupportedError("a tensor of it is empty")
+    if nest.facts.side_by_side:
+        raise UnsupportedError("contractions side by side have no source")
     emitter = EMITTERS.get(nest.template)
     if emitter is None:
         raise UnsupportedError(f"{nest.template.value} groups have no source")

@@ -78,6 +78,15 @@ class _Growing:
         others = [y for y in self.values if self.shape(y)[0] == inner]
         return ("matmul", [x, self.draw(st.sampled_from(others))], {}) if others else self._unary(x)
 
+    def _sibling(self, x):
+        """A product of an operand that some product reads already, with another second operand of any width."""
+        products = [node for name in self.made if (node := self.builder._producer[name]).op == "matmul"]
+        if not products:
+            return self._matmul(x)
+        left = products[-1].inputs[0]
+        others = [y for y in self.values if self.shape(y)[0] == self.shape(left)[1]]
+        return "matmul", [left, self.draw(st.sampled_from(others))], {}
+
     def _slice(self, x):
         axis = self.draw(st.integers(0, 1))
         end = self.shape(x)[axis] // 2
@@ -123,11 +132,11 @@ def connected_convex_sets(program: Program) -> Iterator[tuple[int, ...]]:
 
 
 def is_connected(program: Program, members: tuple[int, ...]) -> bool:
-    """Whether data edges inside the set join all of it."""
+    """Whether data edges inside the set, and operands that contractions share, join all of it."""
     inside, seen, stack = set(members), {members[0]}, [members[0]]
     while stack:
         item = stack.pop()
-        near = (set(program.preds[item]) | set(program.succs[item])) & inside - seen
+        near = {*program.preds[item], *program.succs[item], *program.siblings[item]} & inside - seen
         seen |= near
         stack.extend(near)
     return seen == inside

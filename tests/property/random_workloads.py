@@ -67,11 +67,14 @@ def _product(rng: np.random.Generator) -> dict[str, float | int]:
     kind = str(rng.choice(("f32", "f16", "bf16", "i8", "f64", "f8e4m3")))
     size, batch = ITEMSIZE[kind], _spread(rng, 1, 64)
     m, n, k = (_spread(rng, 1, 8192) for _ in range(3))
+    parts = int(rng.choice((1, 1, 1, 2, 3)))
+    n *= parts
     points = batch * m * n
     common = _streams(rng, points)
     a, b = batch * m * k * size, (batch if rng.random() < 0.5 else 1) * k * n * size
     return common | {
-        "batch": batch, "m": m, "n": n, "k": k, "mma": float(points) * k, "operand_bytes": size,
+        "batch": batch, "m": m, "n": n, "k": k, "parts": parts, "joined": int(rng.choice((1, parts))),
+        "mma": float(points) * k, "operand_bytes": size,
         "tensor_rate": TENSOR_TYPES.index(kind) if rng.random() < 0.9 else -1,
         "read_bytes": a + b + int(common["read_bytes"]), "plain": int(rng.random() < 0.3),
         "side_work": float(rng.integers(0, 20)) if rng.random() < 0.3 else 0.0,

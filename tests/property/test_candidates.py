@@ -21,7 +21,8 @@ RECOMPUTE = st.booleans()
 POINTWISE_AND_ROWS = ("unary", "binary", "reduce", "broadcast", "scale")
 CONTRACTIONS = ("unary", "matmul", "reduce", "binary", "scale")
 MOVEMENT = ("slice", "transpose", "binary", "reshape", "unary", "reduce", "cast")
-MIXES = st.sampled_from((POINTWISE_AND_ROWS, CONTRACTIONS, MOVEMENT, (*MOVEMENT, "matmul", "opaque")))
+SIBLINGS = ("unary", "matmul", "sibling", "sibling", "binary", "scale")
+MIXES = st.sampled_from((POINTWISE_AND_ROWS, CONTRACTIONS, SIBLINGS, MOVEMENT, (*MOVEMENT, "matmul", "opaque")))
 MIXED = MIXES.flatmap(lambda kinds: graphs(kinds=kinds))
 
 
@@ -131,12 +132,13 @@ def test_what_a_kernel_needs_is_made_outside_and_what_it_leaves_out_stays_possib
 
 
 def two_copies(graph: Graph) -> Graph:
-    """The graph twice in one, side by side on the same inputs, then nothing that joins them."""
+    """The graph twice in one, side by side; nothing joins them, and each has inputs of its own."""
     builder = GraphBuilder("twice")
-    for name in graph.inputs:
-        builder.input(name, graph.type_of(name))
     for copy in ("a", "b"):
-        rename = {name: f"{copy}_{name}" for node in graph.nodes for name in node.outputs}
+        rename = {name: f"{copy}_{name}" for name in graph.inputs}
+        for name in graph.inputs:
+            builder.input(rename[name], graph.type_of(name))
+        rename |= {name: f"{copy}_{name}" for node in graph.nodes for name in node.outputs}
         for node in graph.nodes:
             operands = [rename.get(item, item) if isinstance(item, str) else item for item in node.inputs]
             types = tuple(graph.type_of(name) for name in node.outputs) if node.op == "opaque" else None
@@ -173,7 +175,7 @@ def test_the_memo_changes_the_work_and_not_the_kernels(graph, recompute):
 @SOME
 @given(MIXES.flatmap(lambda kinds: graphs(most=7, kinds=kinds)), RECOMPUTE)
 def test_a_second_copy_of_a_layer_has_the_kernels_of_the_first(graph, recompute):
-    """Side by side on the same inputs: the same sets with shifted numbers, and the same workloads."""
+    """Side by side: the same sets with shifted numbers, and the same workloads."""
     count = len(build_program(graph).operators)
     space = enumerate_kernels(build_program(two_copies(graph)), recompute=recompute)
     first = [k for k in space.kernels if k.members[-1] < count]

@@ -3,7 +3,7 @@
 import pytest
 
 from fusesolve.group import TENSOR_TYPES, Template
-from tests.unit.native_program import group, names, program
+from tests.unit.native_program import group, names, program, refusal
 
 X = "x: f32[64,128]"
 FULL = 64 * 128 * 4
@@ -156,3 +156,48 @@ def test_doubles_are_marked():
     found = program(["x: f64[64,128]"], ["y = exp(x)"], ["y"])
     assert group(found, "y").workload.double == 1
     assert group(program([X], ["y = exp(x)"], ["y"]), "y").workload.double == 0
+
+
+HALF = "x: f16[64,128]"
+
+
+def siblings(*widths, ops=(), outputs=None):
+    """x times a weight of each width; the products are m0, m1, ..."""
+    weights = [f"w{i}: f16[128,{width}]" for i, width in enumerate(widths)]
+    made = [f"m{i} = matmul(x, w{i})" for i in range(len(widths))]
+    return program([HALF, *weights], [*made, *ops], outputs or [f"m{i}" for i in range(len(widths))], ["w0", "w1"])
+
+
+def test_contractions_of_one_operand_read_it_once_side_by_side():
+    found = siblings(256, 64)
+    whole = group(found, "m0", "m1")
+    work = whole.workload
+    assert whole.template is Template.CONTRACTION
+    assert whole.facts.side_by_side == 2
+    assert (work.m, work.n, work.k, work.parts, work.joined, work.plain) == (64, 320, 128, 2, 1, 1)
+    assert work.read_bytes == 2 * 128 * (64 + 256 + 64)  # x once, each weight once
+    assert work.write_bytes == 2 * 64 * 320
+    assert work.mma == 64 * 320 * 128
+
+
+def test_an_epilogue_that_joins_two_contractions_needs_columns_of_both():
+    found = siblings(256, 256, ops=["s = sigmoid(m0)", "y = mul(s, m1)"], outputs=["y"])
+    whole = group(found, "m0", "m1", "s", "y")
+    work = whole.workload
+    assert (work.n, work.parts, work.joined, work.plain) == (512, 2, 2, 0)
+    assert work.write_bytes == 2 * 64 * 256  # only the product of both leaves the kernel
+    assert names(found, whole.writes) == ["y"]
+
+
+def test_contractions_of_one_right_operand_stack_their_rows():
+    ops = ["p = matmul(a, x)", "q = matmul(b, x)"]
+    found = program([HALF, "a: f16[32,64]", "b: f16[96,64]"], ops, ["p", "q"])
+    work = group(found, "p", "q").workload
+    assert (work.m, work.n, work.k, work.parts) == (128, 128, 64, 2)  # m stands for the columns that both share
+
+
+def test_weights_that_two_inputs_meet_join_no_kernels():
+    """The steps of a recurrence read one weight: no layer of several outputs."""
+    found = program(["a: f16[32,64]", "b: f16[96,64]", "w: f16[64,64]"],
+                    ["p = matmul(a, w)", "q = matmul(b, w)"], ["p", "q"], ["w"])  # fmt: skip
+    assert refusal(found, "p", "q") == "connected"

@@ -62,7 +62,7 @@ def test_a_part_may_cut_a_chain_that_the_space_keeps_whole():
     """The space has exp, neg, tanh as one unit; {neg, tanh, two contractions} holds only a part of it."""
     graph = {
         "inputs": ["x: f16[512,512]", "w1: f16[512,512]", "w2: f16[512,512]"],
-        "ops": ["e = exp(x)", "n = neg(e)", "t = tanh(n)", "m1 = matmul(t, w1)", "m2 = matmul(t, w2)"],
+        "ops": ["e = exp(x)", "n = neg(e)", "t = tanh(n)", "m1 = matmul(t, w1)", "m2 = matmul(m1, w2)"],
         "outputs": ["m1", "m2"],
     }
     context, found = follow(graph, "e", "n t m1 m2")

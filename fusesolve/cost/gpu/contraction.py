@@ -21,6 +21,7 @@ _SQUARE = (
 # Further tiles of devices with asynchronous matrix instructions (`gemm_fine_tiles`).
 _FINE = ((64, 96), (64, 192), (128, 96), (128, 160), (128, 192), (128, 224), (192, 192), (8, 64), (8, 128))
 SPLITS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96)
+LEAST_WIDTH = 8  # columns of each contraction in a tile of several that meet in an epilogue
 STEP_BYTES = 128  # bytes of a k-step of one operand row on the tensor pipe
 FMA_STEP = 8  # elements of a k-step on the FMA pipe
 OVERLAP = 2.7  # p-norm of compute and memory time
@@ -58,7 +59,9 @@ def evaluate(device: Device, w: Columns, tile: Columns, *, library: bool) -> tup
     """Resources and terms of (rows x tilings), for a library kernel or a generated one."""
     tensor = on_tensor_pipe(device, w)
     step = np.where(tensor, STEP_BYTES / w["operand_bytes"], float(FMA_STEP))
-    tiles = np.ceil(w["m"] / tile["tile_m"]) * np.ceil(w["n"] / tile["tile_n"]) * w["batch"]
+    own = w["n"] * w["joined"] / w["parts"]  # columns that tiles divide among them
+    across = w["parts"] / w["joined"] * np.ceil(own / tile["tile_n"])
+    tiles = np.ceil(w["m"] / tile["tile_m"]) * across * w["batch"]
     blocks = tiles * tile["split"]
     steps = np.ceil(np.ceil(w["k"] / tile["split"]) / step)
     threads = np.clip(tile["tile_m"] * tile["tile_n"] / np.where(tensor, 64.0, 64.0), 32.0, 256.0)
@@ -69,6 +72,7 @@ def evaluate(device: Device, w: Columns, tile: Columns, *, library: bool) -> tup
         code=_code(w, tile, threads), dram_bytes=w["read_bytes"] + w["write_bytes"],
     )  # fmt: skip
     few = (tile["split"] > 1) & ((steps < 2) | (blocks > 4 * device.units))
+    few = few | (tile["tile_n"] / w["joined"] < LEAST_WIDTH) | (tile["tile_n"] % w["joined"] > 0) & (w["joined"] > 1)
     if library:
         few = few | ~_offered(device, w, tile, tensor)
     res["missing_blocks"] = np.where(few, 1.0, res["missing_blocks"])
@@ -79,7 +83,7 @@ def evaluate(device: Device, w: Columns, tile: Columns, *, library: bool) -> tup
 def _offered(device: Device, w: Columns, tile: Columns, tensor: Array) -> Flags:
     """Whether a library has the kernel: f32 libraries keep few tiles, and batched calls fewer (no split either)."""
     area = tile["tile_m"] * tile["tile_n"]
-    batched = w["batch"] > 1
+    batched = (w["batch"] > 1) | (w["parts"] > 1)
     least = np.where(batched, device.constant("fma_batched_tile_min", 1024.0), device.constant("fma_tile_min", 1024.0))
     most = np.where(batched, device.constant("fma_batched_tile_max", 32768.0), device.constant("fma_tile_max", 32768.0))
     side = np.where(batched, device.constant("fma_batched_side", 32.0), 32.0)
@@ -125,7 +129,7 @@ def _terms(
     resident = np.clip(np.minimum(np.floor(32768.0 / (m * n)), res["resident"]), 1.0, 4.0)
     edge = np.where(tensor, 0.5, device.constant("fma_edge", 8.0))
     mma = 2.0 * np.maximum(m, 16.0) * np.maximum(n, 8.0) * step / (rate / (1.0 + edge / m + edge / n))
-    rows, cols = np.minimum(m, w["m"]), np.minimum(n, w["n"])
+    rows, cols = np.minimum(m, w["m"]), np.minimum(n, w["n"] * w["joined"] / w["parts"])
     useful = (rows + cols) * step * w["operand_bytes"]
     saved = 0.5 * device.constant("gemm_multicast", 0.0) * np.maximum(rows, cols) * step * w["operand_bytes"]
     feeding = np.where(tensor, _l2_per_unit(device), device.constant("fma_feed", 12e9)) * units
@@ -154,7 +158,7 @@ def _terms(
     once = stage if not library else np.where(tensor, stage, device.constant("fma_split", 6.0e-6))
     partial_sums = 0.4 * w["batch"] * w["m"] * w["n"] * tile["split"] / (_l2_per_unit(device) * units)
     split = np.where(tile["split"] > 1, once + partial_sums, 0.0)
-    floor = device.gemm_floor + np.where(w["batch"] > 1, device.constant("gemm_batched", 0.0), 0.0)
+    floor = device.gemm_floor + np.where((w["batch"] > 1) | (w["parts"] > 1), device.constant("gemm_batched", 0.0), 0.0)
     return streams | {
         "tensor": np.where(tensor, only_mma, 0.0), "fma": np.where(tensor, 0.0, only_mma),
         "floor": np.zeros_like(busy) + floor, "latency": np.maximum(busy - only_mma, 0.0),

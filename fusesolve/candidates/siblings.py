@@ -1,0 +1,51 @@
+"""Siblings: several contractions of one operand that one kernel computes side by side.
+
+The kernel walks the operand once for all of them (queries, keys and values of one input; gate and up of a gated
+layer). Its tile takes columns of each second operand; epilogues that join two results need both at the same points.
+"""
+
+from collections.abc import Sequence
+
+from fusesolve.candidates.program import Operator, Program, Read
+
+
+def share_operand(program: Program, left: int, right: int) -> bool:
+    """Whether two contractions read one tensor, no weight, as the same operand in the same way."""
+    first, second = program.operators[left], program.operators[right]
+    return any(
+        a.storage == b.storage and a.axes == b.axes and not program.storage[a.storage].weight
+        for a, b in zip(first.reads[:2], second.reads[:2], strict=False)
+    )
+
+
+def shared_position(ops: Sequence[Operator], heads: Sequence[int]) -> int | None:
+    """The operand (0 left, 1 right) that all contractions at the positions `heads` read alike, None where none is."""
+    for position in (0, 1):
+        reads = [_operand(ops[head], position) for head in heads]
+        first = reads[0]
+        if first is not None and all(
+            read is not None and read.storage == first.storage and read.axes == first.axes for read in reads
+        ):
+            return position
+    return None
+
+
+def _operand(op: Operator, position: int) -> Read | None:
+    return op.reads[position] if position < len(op.reads) else None
+
+
+def heads_below(count: int, heads: Sequence[int], edges: Sequence[tuple[int, int]]) -> list[frozenset[int]]:
+    """For each position the contractions whose results it uses (itself included); `edges` ascend by consumer."""
+    found: list[frozenset[int]] = [frozenset({i}) if i in heads else frozenset() for i in range(count)]
+    for producer, consumer in edges:
+        found[consumer] |= found[producer]
+    return found
+
+
+def heads_served(below: Sequence[frozenset[int]], edges: Sequence[tuple[int, int]]) -> list[frozenset[int]]:
+    """For each position the contractions that it belongs to: those it uses, else those that its readers belong to."""
+    found = list(below)
+    for producer, consumer in reversed(edges):
+        if not below[producer]:
+            found[producer] |= found[consumer]
+    return found
