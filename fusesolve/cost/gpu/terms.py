@@ -14,6 +14,7 @@ from fusesolve.hardware import Limits, Registers
 KNEE_SHARPNESS = 12.0  # exponent of the L2 knee: fitted on bf16-to-fp8 quantisation, H100 and H200
 OVERLAP_LATENCY = 3.0  # p-norm of stream time and row latency: real overlap is partial
 OVERLAP_ARITHMETIC = 6.0  # p-norm of memory and arithmetic time
+REST_OF_PIPES = 0.15  # share of the lesser pipes' time that the greatest one does not hide
 ARGUMENT_BYTES = 56  # a 1-D array argument of a Numba kernel (7 fields of 8 bytes)
 REGISTER_PLATEAU = 32.0  # registers that the compiler fills before it takes more
 LOAD_CODE = 18.7  # code bytes per load or store instruction
@@ -168,7 +169,7 @@ def combine(terms: Columns, off: frozenset[str]) -> Array:
     stream = get("dram") + get("l2") + get("reread") + get("staging") + get("spill")
     body = pnorm(OVERLAP_LATENCY, stream, get("latency"))
     arithmetic = np.maximum(get("fma"), np.maximum(get("alu"), get("sfu")))
-    rest = 0.15 * (get("fma") + get("alu") + get("sfu") - arithmetic)
+    rest = REST_OF_PIPES * (get("fma") + get("alu") + get("sfu") - arithmetic)
     body = pnorm(OVERLAP_ARITHMETIC, body, arithmetic + rest, get("shared"))
     body = body + get("code") + get("split")
     return get("launch") + get("arguments") + get("floor") + body

@@ -1,0 +1,69 @@
+"""A plan's kernels on streams, simulated block by block: when each one runs, and when all are done."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fusesolve.cost.events.launches import Step, event_seconds, link_steps
+from fusesolve.cost.events.loads import read_loads, unit_room
+from fusesolve.cost.events.tables import ENTRY, SLOT, UNIT, Counts, Records
+from fusesolve.cost.table import Prices
+from fusesolve.errors import InputError, InternalError
+from fusesolve.hardware import HardwareProfile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    """When each step runs on the device: start and end in seconds from the first launch; `total`: the last end.
+
+    Launch and the wait for other kernels lie before the start. `events`: how often the simulated state changed.
+    """
+
+    start: tuple[float, ...]
+    end: tuple[float, ...]
+    total: float
+    events: int
+
+
+def simulate_events(steps: Sequence[Step], prices: Prices, profile: HardwareProfile, launch: str) -> Timeline:
+    """Run the steps on a GPU, launched in their order in mode `launch` ("stream" or "graph").
+
+    In a stream the host needs `launch.stream` for each kernel and runs ahead of the device; a kernel starts once it is
+    launched and `launch.graph` (the device's own dispatch) after the kernels that it waits for. A captured graph is
+    known to the device as a whole: only the dispatch is left. Between streams a stream waits for an event: one more
+    dispatch. Raises InputError for a device that is no GPU.
+    """
+    if profile.kind != "gpu":
+        raise InputError(
+            f"--simulate events: profile {profile.name} is a {profile.kind} and runs one command at a time; "
+            "use --simulate closed, or a GPU"
+        )
+    if not steps:
+        return Timeline(start=(), end=(), total=0.0, events=0)
+    index = np.array([step.row for step in steps], dtype=np.intp)
+    templates = np.array([step.template for step in steps], dtype=np.int64)
+    kernels, blocks = read_loads(prices, index, templates, profile)
+    after = link_steps(kernels, steps, prices.terms["launch"][index], profile, launch)
+    across = 0.0 if launch == "graph" else event_seconds(profile)
+    return run_loads(kernels, blocks, after, across, unit_room(profile), profile.compute.units)
+
+
+def run_loads(
+    kernels: Records, blocks: Records, after: Counts, across: float, capacity: Records, units: int
+) -> Timeline:
+    """The timeline of KERNEL and BLOCK rows on `units` units of room `capacity`; see `fusesolve.cost.events.loop.run`."""
+    from fusesolve.cost.events.loop import run
+
+    streams, resident = 1 + int(kernels["stream"].max()), int(capacity["blocks"][0])
+    kernels = kernels.copy()
+    kernels["end"] = np.nan
+    events = run(
+        kernels, blocks, after, across, capacity, np.zeros(streams, SLOT), np.zeros(units, UNIT),
+        np.zeros((units + 1, streams), np.int64), np.zeros(units * resident + 1, ENTRY),
+        np.zeros((streams, 2, resident + 1)),
+    )  # fmt: skip
+    start, end = kernels["start"], kernels["end"]
+    if np.isnan(end).any():
+        raise InternalError(f"{int(np.isnan(end).sum())} of {len(kernels)} simulated kernels never ended")
+    return Timeline(start=tuple(start.tolist()), end=tuple(end.tolist()), total=float(end.max()), events=int(events))
