@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 FORMAT = "fusesolve-plan/1"
+SIMULATED = ("simulated_start_ns", "simulated_ns")  # fields of a group that are there only where they were asked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +19,8 @@ class PlannedGroup:
 
     Times are integer ns, launch included in `latency_ns`; sizes are bytes. `nodes` are names of the user's
     operators (`name/primitive` where an operator is split between groups); `inputs`, `outputs` are value names.
-    What a template or a device does not have is None (an NPU has no registers).
+    What a template or a device does not have is None (an NPU has no registers). `simulated_start_ns`, `simulated_ns`:
+    start on the device and time on it by the event simulator, None where it was not asked.
     """
 
     id: int
@@ -45,6 +47,8 @@ class PlannedGroup:
     code_bytes: int | None
     argument_bytes: int | None
     uncertain: bool
+    simulated_start_ns: int | None = None
+    simulated_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +111,10 @@ class Plan:
         body = _plain(asdict(self))
         if not self.conflicts:
             del body["conflicts"]
+        for group in body["groups"]:
+            for name in SIMULATED:
+                if group[name] is None:
+                    del group[name]
         return {"format": FORMAT, **body}
 
 

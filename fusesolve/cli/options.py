@@ -31,6 +31,13 @@ class Launch(StrEnum):
     GRAPH = "graph"
 
 
+class Simulate(StrEnum):
+    """How the finished plan is timed."""
+
+    CLOSED = "closed"
+    EVENTS = "events"
+
+
 class Implementation(StrEnum):
     """Which kind of kernel computes a contraction."""
 
@@ -132,6 +139,11 @@ MaxKernelsOpt = Annotated[
 LaunchOpt = Annotated[
     Launch,
     typer.Option("--launch", help="Price launches one by one on a stream, or replayed as a graph.",
+                 rich_help_panel=PLAN_PANEL),
+]  # fmt: skip
+SimulateOpt = Annotated[
+    Simulate,
+    typer.Option("--simulate", help="closed: the formulas that the plan was chosen by; events: also block by block.",
                  rich_help_panel=PLAN_PANEL),
 ]  # fmt: skip
 StreamsOpt = Annotated[

@@ -22,6 +22,8 @@ from fusesolve.cli.options import (
     PinsOpt,
     QuietOpt,
     SeedOpt,
+    Simulate,
+    SimulateOpt,
     Sink,
     StrategyOpt,
     StreamsOpt,
@@ -71,6 +73,7 @@ def plan_command(
     launch: LaunchOpt = Launch.STREAM,
     streams: StreamsOpt = 1,
     implementation: ImplementationOpt = Implementation.BEST,
+    simulate: SimulateOpt = Simulate.CLOSED,
     form: FormatOpt = None,
     output: OutputOpt = None,
     quiet: QuietOpt = False,
@@ -87,7 +90,7 @@ def plan_command(
         bind=bind or (), strict=strict, as_dtype=as_dtype, strategy=strategy, time_limit=time_limit,
         work_limit=work_limit, workers=workers, seed=seed, together=together or (), apart=apart or (), pins=pins,
         recompute=not no_recompute, max_memory=max_memory, max_kernels=max_kernels, launch=launch.value,
-        streams=streams, implementation=implementation.value,
+        streams=streams, implementation=implementation.value, simulate=simulate.value,
     )  # fmt: skip
     run_plan(graph, hardware, request, goal, quiet=quiet, verbose=verbose)
 

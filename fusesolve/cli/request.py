@@ -36,6 +36,7 @@ class PlanRequest:
     launch: str
     streams: int
     implementation: str
+    simulate: str = "closed"
 
     def keywords(self) -> dict[str, Any]:
         """The keywords of `fusesolve.plan`; InputError names the first option whose value makes no sense."""
@@ -57,6 +58,7 @@ class PlanRequest:
             "max_kernels": self.max_kernels,
             "launch": self.launch,
             "implementation": self.implementation,
+            "simulate": self.simulate,
         }
 
     def _check_numbers(self) -> None:

@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Sequence
 
+from fusesolve.cost.events import check_events
 from fusesolve.graph import Graph
 from fusesolve.hardware import HardwareProfile
 from fusesolve.hardware_yaml import load_profile
@@ -31,6 +32,7 @@ def plan(
     recompute: bool = True,
     launch: str = "stream",
     implementation: str = "best",
+    simulate: str = "closed",
     together: Sequence[Sequence[str]] = (),
     apart: Sequence[Sequence[str]] = (),
     max_memory: int | None = None,
@@ -44,13 +46,15 @@ def plan(
     """The fastest plan of `graph` on `hardware` (objects, paths or bundled names) that the options allow.
 
     `bind`: symbolic dimensions. `time_limit`: seconds for everything, None for no limit. `max_memory`: bytes.
-    `workers`: threads, never changes the plan. Raises InputError for bad input; where no plan exists or none was found
-    the status says so and there are no groups.
+    `workers`: threads, never changes the plan. `simulate`: "events" also simulates the plan block by block on a GPU
+    (`timing`, and `simulated_ns` of each group). Raises InputError for bad input; where no plan exists or none was
+    found the status says so and there are no groups.
     """
     options = PlanOptions(
         strategy=strategy, recompute=recompute, launch=launch, implementation=implementation,
         together=tuple(map(tuple, together)), apart=tuple(map(tuple, apart)), max_memory=max_memory,
         max_kernels=max_kernels, as_dtype=as_dtype, work_limit=work_limit, seed=seed,
+        simulate=simulate,
     )  # fmt: skip
     planning = begin(
         graph, hardware, options, bind=bind, strict=strict, time_limit=time_limit, workers=workers, progress=progress
@@ -71,6 +75,8 @@ def begin(
     check_strategy(options.strategy)
     clock = Clock(limit=time_limit)
     profile = load_profile(hardware) if isinstance(hardware, str) else hardware
+    if options.simulate == "events":
+        check_events(profile)
     since = time.monotonic()
     if progress is not None:
         progress(Event(stage="import"))

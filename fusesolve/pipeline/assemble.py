@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from fusesolve import __version__
@@ -16,6 +17,7 @@ from fusesolve.importers.native import native_document
 from fusesolve.pipeline.conflicts import explain_infeasible
 from fusesolve.pipeline.memory import peak_memory
 from fusesolve.pipeline.planning import Planning
+from fusesolve.pipeline.timing import Simulated, simulate_order
 from fusesolve.plan import GraphRecord, HardwareRecord, Plan, PlannedGroup, SpaceRecord
 from fusesolve.solve import SolveResult, Status
 
@@ -29,14 +31,15 @@ def assemble(planning: Planning, kernels: Sequence[Kernel], result: SolveResult)
     columns, unfused = planning.unfused
     alone = [columns.kernels[i] for i in unfused.selected]
     exists = result.objective is not None
-    groups = assemble_groups(planning, order) if exists else ()
+    simulated = simulate_order(planning.priced, order) if exists and planning.options.simulate == "events" else None
+    groups = assemble_groups(planning, order, simulated) if exists else ()
     unfused_ns = unfused.objective
     gain = unfused_ns / result.objective if exists and unfused_ns and result.objective else None
     return Plan(
         fusesolve_version=__version__,
         graph=_graph_record(planning), hardware=_hardware_record(planning),
         options=planning.options.to_dict(),
-        timing={"launch": planning.options.launch, "streams": 1, "mode": "closed"},
+        timing=_timing(planning, simulated, alone),
         status=result.status.value, objective_ns=result.objective, bound_ns=result.bound,
         gap=_gap(result), unfused_ns=unfused_ns, speedup=gain,
         dram_bytes=sum(g.dram_bytes for g in groups) if exists else None,
@@ -49,9 +52,30 @@ def assemble(planning: Planning, kernels: Sequence[Kernel], result: SolveResult)
     )  # fmt: skip
 
 
-def assemble_groups(planning: Planning, order: Sequence[Kernel]) -> tuple[PlannedGroup, ...]:
-    """Kernels in execution order as groups in the user's names, with the numbers of their tilings."""
-    return _Groups(planning, order).build()
+def assemble_groups(
+    planning: Planning, order: Sequence[Kernel], simulated: Simulated | None = None
+) -> tuple[PlannedGroup, ...]:
+    """Kernels in execution order as groups in the user's names, with the numbers of their tilings.
+
+    `simulated`: when each of them runs by the event simulator, where it was asked.
+    """
+    groups = _Groups(planning, order).build()
+    if simulated is None:
+        return groups
+    return tuple(
+        replace(group, simulated_start_ns=start, simulated_ns=latency)
+        for group, start, latency in zip(groups, simulated.start_ns, simulated.latency_ns, strict=True)
+    )
+
+
+def _timing(planning: Planning, simulated: Simulated | None, unfused: Sequence[Kernel]) -> dict[str, Any]:
+    """Launch mode, streams and mode; with events the simulated totals of the plan and of the operators alone."""
+    options = planning.options
+    found: dict[str, Any] = {"launch": options.launch, "streams": 1, "mode": options.simulate}
+    if simulated is not None:
+        found["simulated_ns"] = simulated.total_ns
+        found["unfused_simulated_ns"] = simulate_order(planning.priced, unfused).total_ns if unfused else None
+    return found
 
 
 def _gap(result: SolveResult) -> float | None:

@@ -8,6 +8,7 @@ from fusesolve.errors import InputError
 
 LAUNCH_MODES = ("stream", "graph")
 IMPLEMENTATIONS = ("best", "library", "generated")
+SIMULATORS = ("closed", "events")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,7 +16,8 @@ class PlanOptions:
     """Everything that can change a plan, apart from the graph and the profile.
 
     `together`, `apart`: sets of operator names that must (not) share a kernel. `max_memory`: bytes of peak memory.
-    `max_kernels`: most kernels. `work_limit`: units of deterministic solver work. `seed` >= 0.
+    `max_kernels`: most kernels. `work_limit`: units of deterministic solver work. `seed` >= 0. `simulate`: "events"
+    runs the finished plan through the event simulator too.
     """
 
     strategy: str = "cpsat"
@@ -29,10 +31,14 @@ class PlanOptions:
     as_dtype: str | None = None
     work_limit: float | None = None
     seed: int = 0
+    simulate: str = "closed"
 
     def check(self) -> None:
         """Raise InputError at the first option whose value is not one of its choices."""
-        choices = (("launch", self.launch, LAUNCH_MODES), ("implementation", self.implementation, IMPLEMENTATIONS))
+        choices = (
+            ("launch", self.launch, LAUNCH_MODES), ("implementation", self.implementation, IMPLEMENTATIONS),
+            ("simulate", self.simulate, SIMULATORS),
+        )  # fmt: skip
         for name, value, allowed in choices:
             if value not in allowed:
                 raise InputError(f"{name} {value!r}: choose one of {', '.join(allowed)}")
@@ -45,13 +51,14 @@ class PlanOptions:
                     raise InputError(f"{name} {','.join(names)}: name at least two different operators")
 
     def to_dict(self) -> dict[str, Any]:
-        """The options as plain data, in a fixed order."""
-        return {
+        """The options as plain data, in a fixed order; `simulate` only where it is not the default."""
+        found = {
             "strategy": self.strategy, "recompute": self.recompute, "launch": self.launch,
             "implementation": self.implementation, "together": [list(s) for s in self.together],
             "apart": [list(s) for s in self.apart], "max_memory": self.max_memory, "max_kernels": self.max_kernels,
             "as_dtype": self.as_dtype, "work_limit": self.work_limit, "seed": self.seed,
         }  # fmt: skip
+        return found if self.simulate == "closed" else found | {"simulate": self.simulate}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

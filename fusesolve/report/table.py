@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from fusesolve.plan import Plan, PlannedGroup
 from fusesolve.report.text import MARK, Column, fold, render_facts, render_table, room_for_flexible, short_names
@@ -88,6 +89,8 @@ def _marks(groups: Sequence[PlannedGroup]) -> str:
 
 def _facts(plan: Plan) -> list[tuple[str, str]]:
     facts = [("status", plan.status), ("total", _total(plan)), ("proof", _proof(plan))]
+    if plan.timing.get("simulated_ns") is not None:
+        facts.insert(2, ("simulated", _simulated(plan.timing)))
     if plan.dram_bytes is not None:
         facts.append(("DRAM", _against(plan.dram_bytes, plan.unfused_dram_bytes)))
     if plan.peak_memory_bytes is not None:
@@ -121,6 +124,13 @@ def _total(plan: Plan) -> str:
         return text
     gain = "" if plan.speedup is None else f", {plan.speedup:.2f} x"
     return f"{text}; unfused {_time(plan.unfused_ns)}{gain}"
+
+
+def _simulated(timing: Mapping[str, Any]) -> str:
+    """The totals of the event simulator."""
+    text = f"{_time(timing['simulated_ns'])} block by block, launches overlapped"
+    alone = timing.get("unfused_simulated_ns")
+    return text if alone is None else f"{text}; unfused {_time(alone)}, {alone / timing['simulated_ns']:.2f} x"
 
 
 def _proof(plan: Plan) -> str:

@@ -5,6 +5,6 @@ docs/MODEL.md tells what it models and where it differs from the closed form.
 """
 
 from fusesolve.cost.events.launches import Step
-from fusesolve.cost.events.simulator import Timeline, simulate_events
+from fusesolve.cost.events.simulator import Timeline, check_events, simulate_events
 
-__all__ = ["Step", "Timeline", "simulate_events"]
+__all__ = ["Step", "Timeline", "check_events", "simulate_events"]

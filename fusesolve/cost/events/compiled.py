@@ -1,4 +1,4 @@
-"""Compiling the event loop: Numba behind one decorator, machine code cached beside the source or in the user's cache."""
+"""Compiling the event loop: Numba behind one decorator; machine code is cached beside the source, or for the user."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -10,8 +10,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def compiled(function: F) -> F:
     """`function` compiled at its first call; the code is kept on disk where there is a place to write, else not."""
+    compile_later: Any = njit(error_model="numpy", cache=True)
     try:
-        found: F = njit(cache=True, error_model="numpy")(function)
+        found: F = compile_later(function)
     except RuntimeError:  # Numba found no folder that it may write to: compile again in each process
-        found = njit(error_model="numpy")(function)
+        compile_later = njit(error_model="numpy")
+        found = compile_later(function)
     return found

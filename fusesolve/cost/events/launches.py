@@ -24,7 +24,9 @@ class Step:
     after: tuple[int, ...] = ()
 
 
-def link_steps(kernels: Records, steps: Sequence[Step], launches: Array, profile: HardwareProfile, launch: str) -> Counts:
+def link_steps(
+    kernels: Records, steps: Sequence[Step], launches: Array, profile: HardwareProfile, launch: str
+) -> Counts:
     """Fill `stream`, `wanted`, `first`, `issued` and `gap` of the KERNEL rows of `steps`; returns the successors.
 
     `launches`: seconds that the launch of each costs (0: nothing is launched). Raises InternalError where a step waits

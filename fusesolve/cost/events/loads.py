@@ -1,8 +1,8 @@
 """From prices to block-level loads: what one block of each kernel takes from its unit and from memory.
 
-A kernel of B blocks runs in F full waves of S = units x resident blocks, and a last one of R. The closed form gives the
-kernel's totals; a block gets its share, and a wave of n blocks takes p(n x memory, latency, pipes) with the exponents of
-the closed form. For whole waves the sum over waves is the closed form itself, as a p-norm is homogeneous:
+A kernel of B blocks runs in F full waves of S = units x resident blocks, and a last one of R. The closed form gives
+the kernel's totals; a block gets its share, and a wave of n blocks takes p(n x memory, latency, pipes) with the
+exponents of the closed form. For whole waves the sum over waves is the closed form itself, as a p-norm is homogeneous:
 F x p(a, b) = p(F x a, F x b).
 """
 
@@ -30,8 +30,8 @@ def unit_room(profile: HardwareProfile) -> Records:
     if profile.limits is None or profile.registers is None or profile.memory.shared is None:
         raise InputError(f"events need registers, memory.shared and limits: profile '{profile.name}' lacks one")
     limits = profile.limits
-    sizes = (limits.warps_per_unit, profile.registers.per_unit, profile.memory.shared.per_unit, limits.blocks_per_unit, 0)
-    return np.array([sizes], dtype=UNIT)
+    registers, shared = profile.registers.per_unit, profile.memory.shared.per_unit
+    return np.array([(limits.warps_per_unit, registers, shared, limits.blocks_per_unit, 0)], dtype=UNIT)
 
 
 def read_loads(

@@ -21,10 +21,10 @@ def run(
 ) -> int:  # fmt: skip
     """Fill `start` and `end` of every kernel (s); returns the number of events. See `fusesolve.cost.events.tables`.
 
-    `after`: successors, those of kernel k from `kernels[k].first` on; `across`: seconds more that a kernel waits for one
-    of another stream. `capacity`: the room of one unit (one UNIT record). Zeroed tables to work on: `slots`, `units`,
-    `beside` (blocks of each stream on each unit, and in all in a last row), `entries` (a row for each block that could
-    be on a unit at once), `known` (see `set_speeds`). Kernels that wait in a circle keep their end.
+    `after`: successors, those of kernel k from `kernels[k].first` on; `across`: seconds more that a kernel waits for
+    one of another stream. `capacity`: the room of one unit (one UNIT record). Zeroed tables to work on: `slots`,
+    `units`, `beside` (blocks of each stream on each unit, and in all in a last row), `entries` (a row for each block
+    that could be on a unit at once), `known` (see `set_speeds`). Kernels that wait in a circle keep their end.
     """
     for slot in range(len(slots)):
         slots[slot].kernel = slots[slot].queue = -1
@@ -32,7 +32,7 @@ def run(
         kernels[kernel].ready = kernels[kernel].issued
         if kernels[kernel].wanted == 0:
             _announce(kernel, kernels, slots)
-    now, size, events = 0.0, np.int64(0), 0
+    now, size, events = 0.0, int(np.int64(0)), 0
     while True:
         _turn(now, kernels, after, across, slots, beside)
         size = _fill(kernels, slots, units, beside, entries, size, capacity)
@@ -244,4 +244,4 @@ def _skip_waves(now: float, kernels: Records, slots: Records, entries: Records, 
     if ahead < 1:
         return now
     slots[slot].left -= ahead * each * units
-    return now + ahead * wave
+    return float(now + ahead * wave)

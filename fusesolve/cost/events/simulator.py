@@ -26,6 +26,16 @@ class Timeline:
     events: int
 
 
+def check_events(profile: HardwareProfile) -> None:
+    """Raise InputError where the event simulator does not model the device: it has to be a GPU."""
+    if profile.kind != "gpu":
+        raise InputError(
+            f"--simulate events: profile {profile.name} is a {profile.kind} and runs one command at a time; "
+            "use --simulate closed, or a GPU"
+        )
+    unit_room(profile)
+
+
 def simulate_events(steps: Sequence[Step], prices: Prices, profile: HardwareProfile, launch: str) -> Timeline:
     """Run the steps on a GPU, launched in their order in mode `launch` ("stream" or "graph").
 
@@ -34,11 +44,7 @@ def simulate_events(steps: Sequence[Step], prices: Prices, profile: HardwareProf
     known to the device as a whole: only the dispatch is left. Between streams a stream waits for an event: one more
     dispatch. Raises InputError for a device that is no GPU.
     """
-    if profile.kind != "gpu":
-        raise InputError(
-            f"--simulate events: profile {profile.name} is a {profile.kind} and runs one command at a time; "
-            "use --simulate closed, or a GPU"
-        )
+    check_events(profile)
     if not steps:
         return Timeline(start=(), end=(), total=0.0, events=0)
     index = np.array([step.row for step in steps], dtype=np.intp)
@@ -52,7 +58,7 @@ def simulate_events(steps: Sequence[Step], prices: Prices, profile: HardwareProf
 def run_loads(
     kernels: Records, blocks: Records, after: Counts, across: float, capacity: Records, units: int
 ) -> Timeline:
-    """The timeline of KERNEL and BLOCK rows on `units` units of room `capacity`; see `fusesolve.cost.events.loop.run`."""
+    """The timeline of KERNEL and BLOCK rows on `units` units of room `capacity`; see `loop.run`."""
     from fusesolve.cost.events.loop import run
 
     streams, resident = 1 + int(kernels["stream"].max()), int(capacity["blocks"][0])

@@ -48,7 +48,7 @@ def fair_share(own: int, slots: Records, beside: Counts, row: int) -> float:
 
 @compiled
 def share_memory(kernels: Records, blocks: Records, slots: Records, beside: Counts) -> None:
-    """Fill `memory` and `private` of every slot that has blocks on units (their number is in the last row of `beside`)."""
+    """Fill `memory` and `private` of every slot that has blocks on units (last row of `beside`: how many)."""
     whole, busy = len(beside) - 1, 0
     for slot in range(len(slots)):
         if beside[whole, slot] > 0:

@@ -1,4 +1,4 @@
-"""The arrays of records that the event loop works on; times in seconds. A function takes few tables, not many columns."""
+"""The arrays of records that the event loop works on; times in seconds. Few tables compile faster than many columns."""
 
 from typing import Any, TypeAlias
 
@@ -15,8 +15,8 @@ Counts: TypeAlias = NDArray[np.int64]
 # shared (bytes): what a block holds on its unit; most: blocks of this kernel on one unit.
 # stream; wanted: kernels that it waits for, the one before it on its stream among them; issued: when the host (or the
 # captured graph) has launched it; gap: from the end of a kernel that it waits for to its start; first: where its
-# successors begin in the list of successors (those of the next kernel follow). ready: when what it has waited for so far
-# lets it start; start, end: when it does, and when it has ended.
+# successors begin in the list of successors (those of the next kernel follow). ready: when what it has waited for so
+# far lets it start; start, end: when it does, and when it has ended.
 KERNEL = np.dtype(
     [(name, np.float64) for name in ("head", "post", "dram", "l2", "inner", "outer", "issued", "gap")]
     + [(name, np.float64) for name in ("ready", "start", "end")]
