@@ -100,6 +100,9 @@ class Workload:
     staged_bytes: int = 0
     weight_bytes: int = 0  # part of read_bytes that is weights of the model
     plain: int = 0  # 1: a contraction that a library call does alone
+    taps: int = 1  # contraction: points of a convolution's window (3 x 3: 9)
+    image_rows: int = 0  # rows and columns of the result of an f32 convolution that Winograd's forms exist for: 3 x 3,
+    image_cols: int = 0  # stride, dilation and groups 1; 0: any other contraction
     row_threads: int = 0  # > 0: a library's row kernel, this many threads to a row (`passes` as the library makes them)
     row_load_bytes: int = 16  # library's row kernel: bytes that a thread loads at once
     row_kind: int = 0  # a library's rows: 1 layer norm, 2 scattered by an index, 3 quantised

@@ -11,6 +11,7 @@ from fusesolve.graph import DType
 from fusesolve.group import TENSOR_TYPES, Template
 from fusesolve.ops.definition import OpKind
 
+_CONVOLUTIONS = frozenset({"conv1d", "conv2d", "conv3d"})
 _WINDOWED = frozenset({AccessKind.WINDOW, AccessKind.SHIFTED})
 
 
@@ -41,6 +42,7 @@ class ContractionWork:
             shape["linear_tail"] = int(self.tail is not None)
             shape["plain"] = int(self._bare_attention())
         shape.update(self._operands())
+        shape.update(self._window(head))
         return shape
 
     def _tile_space(self, head: int) -> dict[str, int]:
@@ -66,6 +68,18 @@ class ContractionWork:
             "mma": sum(float(self.ops[head].points) * self.ops[head].reduced for head in heads),
             "plain": int(len(self.ops) == len(heads) and products),
         }  # fmt: skip
+
+    def _window(self, head: int) -> dict[str, Any]:
+        """Points of a convolution's window, and the image of its result where Winograd's forms exist for it."""
+        graph = self.program.graph
+        node = graph.nodes[self.ops[head].node]
+        if node.op not in _CONVOLUTIONS:
+            return {}
+        weight, result = graph.type_of(node.reads[1]), graph.type_of(node.outputs[0])
+        dense = (node.attr("stride"), node.attr("dilation"), node.attr("group")) == ((1, 1), (1, 1), 1)
+        alone = len(self.nest.heads) == 1 and {weight.dtype, result.dtype} == {DType.F32}
+        rows, cols = result.shape[2:] if dense and alone and weight.shape[2:] == (3, 3) else (0, 0)
+        return {"taps": prod(weight.shape[2:]), "image_rows": rows, "image_cols": cols}
 
     def _size(self, loops: frozenset[int]) -> int:
         return prod(self.nest.extent[loop] for loop in loops)

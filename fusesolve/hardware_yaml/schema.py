@@ -202,6 +202,12 @@ CONSTANTS: Mapping[str, Dimension] = {
     "quantise_step": _S,
     "scatter_latency": _S,
     "argument_byte": _S,
+    "window_share": _R,
+    "winograd_fused": _R,
+    "winograd_block": _S,
+    "winograd_product": _R,
+    "winograd_transform": _R,
+    "winograd_filter": _R,
 }
 
 

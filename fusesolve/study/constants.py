@@ -61,6 +61,10 @@ def _f32(sample: Sample) -> bool:
     return _last(sample) in ("matmul", "bmm") and sample.kernels[0].dtype == "f32" and sample.timing is Timing.EAGER
 
 
+def _images(sample: Sample) -> bool:
+    return _last(sample) == "conv2d" and sample.kernels[0].dtype == "f32" and sample.timing is Timing.EAGER
+
+
 def _cached_attention(sample: Sample) -> bool:
     return _last(sample) == "attention" and len(sample.kernels) > 1
 
@@ -107,6 +111,14 @@ GROUPS: tuple[Group, ...] = (
         Fitted("fma_split", 10 * US, 1 * US, 30 * US),
         Fitted("fma_tail", 0.1, 0.0, 1.0),
         Fitted("fma_dram", 0.85, 0.5, 1.0),
+    )),
+    Group(name="convolutions", takes=_images, constants=(
+        Fitted("window_share", 0.9, 0.5, 1.1),
+        Fitted("winograd_fused", 0.7, 0.4, 1.0),
+        Fitted("winograd_block", 3 * US, 0.2 * US, 10 * US),
+        Fitted("winograd_product", 0.8, 0.4, 1.1),
+        Fitted("winograd_transform", 0.6, 0.2, 1.0),
+        Fitted("winograd_filter", 0.5, 0.1, 1.0),
     )),
     Group(name="attention", takes=_cached_attention, constants=(
         Fitted("attention_t0", 5 * US, 1 * US, 12 * US),

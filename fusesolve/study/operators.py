@@ -219,8 +219,6 @@ def _causal(spec: Spec, workload: Workload) -> Workload:
 
 def _as_library(spec: Spec, workload: Workload) -> Workload:
     """The launch shape of the library's row kernel (PyTorch's own, vLLM's), which no graph says."""
-    if spec.op == "conv2d":
-        return _winograd(spec, workload)
     if spec.op == "embedding":
         return replace(workload, alu=workload.alu + INDEX_WORK * spec.sizes[0] * spec.sizes[1])
     rule = LIBRARY_ROWS.get(spec.op)
@@ -234,19 +232,6 @@ def _as_library(spec: Spec, workload: Workload) -> Workload:
         reread_bytes=float(rows * cols * size), row_threads=threads, row_load_bytes=load, element_bytes=size,
         row_kind=ROW_KINDS.get(spec.op, 0),
     )  # fmt: skip
-
-
-def _winograd(spec: Spec, workload: Workload) -> Workload:
-    """F(2x2, 3x3) of a library: 16 products for a tile of 2 x 2 results instead of 36 (Lavin and Gray 2015).
-
-    As a contraction: 16 rows for each tile, over the input channels.
-    """
-    batch, c_in, _, kernel, side, stride, pad = spec.sizes
-    if kernel != 3 or stride != 1:
-        return workload
-    tiles = -(-(side + 2 * pad - 2) // 2)
-    rows = 16 * batch * tiles * tiles
-    return replace(workload, m=rows, k=c_in, mma=float(rows) * workload.n * c_in)
 
 
 def _softmax_rows(cols: int, size: int) -> tuple[int, int, int]:

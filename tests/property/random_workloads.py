@@ -84,7 +84,24 @@ def _product(rng: np.random.Generator) -> dict[str, float | int]:
 
 
 def _contraction(rng: np.random.Generator) -> Workload:
-    return Workload(template=_number(Template.CONTRACTION), **_product(rng))
+    return Workload(template=_number(Template.CONTRACTION), **(_product(rng) | _image(rng)))
+
+
+def _image(rng: np.random.Generator) -> dict[str, float | int]:
+    """Nothing, or half of the time a convolution of 3 x 3 windows in f32, bare half of the time."""
+    if rng.random() < 0.5:
+        return {}
+    images, rows, cols = _spread(rng, 1, 64), _spread(rng, 1, 256), _spread(rng, 1, 256)
+    channels, results = _spread(rng, 1, 1024), _spread(rng, 1, 1024)
+    m = images * rows * cols
+    read, write = 4 * (m * channels + 9 * channels * results), 4 * m * results
+    return {
+        "batch": 1, "m": m, "n": results, "k": 9 * channels, "mma": 9.0 * m * results * channels, "taps": 9,
+        "image_rows": rows, "image_cols": cols, "operand_bytes": 4, "tensor_rate": TENSOR_TYPES.index("f32"),
+        "read_bytes": read, "write_bytes": write, "footprint_bytes": read + write, "warm_read_bytes": read // 2,
+        "warm_write_bytes": 0, "plain": int(rng.random() < 0.5), "side_work": 0.0, "double": 0,
+        "weight_bytes": 36 * channels * results,
+    }  # fmt: skip
 
 
 def _attention(rng: np.random.Generator) -> Workload:

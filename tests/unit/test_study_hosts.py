@@ -55,3 +55,17 @@ def test_kernel_times_have_no_host():
 def test_a_coarse_clock_reads_whole_steps():
     rows = samples([2 * US, 1 * US], Timing.KERNEL, resolution=US)
     assert add_hosts(rows, np.array([2.4 * US, 0.2 * US]), {}) == pytest.approx([2 * US, 1 * US])
+
+
+def test_calls_of_several_kernels_have_an_uneven_host():
+    """Convolutions: gaps of 50, 100 and 300 us; the median by 1 / t is the middle one, and no vendor's bound holds."""
+    spec = Spec("conv2d", "f32", (1, 8, 8, 3, 8, 1, 1))
+    kernels = np.array([100, 100, 100, 5000, 6000]) * US
+    measured = kernels + np.array([50, 100, 300, 100, 100]) * US
+    rows = [
+        Sample(device="X", op="conv2d", family="conv2d", timing=Timing.EAGER, kernels=(spec,), latency=t)
+        for t in measured
+    ]
+    found = estimate_hosts(rows, kernels, "NVIDIA")["X", "conv2d"]
+    assert found.offset == pytest.approx(100 * US)
+    assert found.floor == pytest.approx(150 * US)  # no call took less

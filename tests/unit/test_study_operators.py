@@ -44,14 +44,6 @@ def test_attention_over_many_queries_is_causal_where_the_row_says_so():
     assert workload_of(Spec("attention", "bf16", (1, 64, 64, 2, 2, 64, 0))).causal == 0
 
 
-def test_winograd_of_a_three_by_three_convolution():
-    # 28 x 28 results in 14 x 14 tiles of 2 x 2, 16 products each, over 8 channels
-    found = workload_of(Spec("conv2d", "f32", (2, 8, 16, 3, 28, 1, 1)))
-    assert (found.m, found.n, found.k) == (16 * 2 * 14 * 14, 16, 8)
-    strided = workload_of(Spec("conv2d", "f32", (2, 8, 16, 3, 28, 2, 1)))
-    assert (strided.m, strided.k) == (2 * 14 * 14, 8 * 9)
-
-
 @pytest.mark.parametrize(("cols", "threads", "passes"), [(64, 32, 1), (1024, 32, 1), (2048, 256, 3), (8192, 512, 3)])
 def test_softmax_takes_a_warp_or_a_block(cols, threads, passes):
     found = workload_of(Spec("softmax", "f32", (10, cols)))

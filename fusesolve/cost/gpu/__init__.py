@@ -1,10 +1,11 @@
 """The closed-form GPU simulator: template by template, all candidates and tilings at once."""
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
-from fusesolve.cost.gpu import attention, contraction, library_rows, opaque, pointwise, rows
+from fusesolve.cost.gpu import attention, contraction, convolution, library_rows, opaque, pointwise, rows
 from fusesolve.cost.gpu import terms as shared_terms
 from fusesolve.cost.gpu.device import Device, read_device
 from fusesolve.cost.sweep import Family, sweep
@@ -38,7 +39,23 @@ def families(device: Device, options: PriceOptions) -> tuple[Family, ...]:
     for library in (True, False):  # a library kernel wins a tie
         if options.implementation != ("generated" if library else "library"):
             found += [_contraction(device, library=library), _attention(device, library=library)]
+            found += _winograd(device) if library else []
     return tuple(found)
+
+
+def _winograd(device: Device) -> list[Family]:
+    """The two forms of a convolution that only libraries have."""
+    forms = (
+        (convolution.fused_tilings(), convolution.evaluate_fused),
+        (contraction.tilings(device), convolution.evaluate_apart),
+    )
+    return [
+        Family(
+            template=TEMPLATES.index(Template.CONTRACTION), tilings=tilings, library=True,
+            evaluate=partial(run, device), combine=convolution.combine, wants=_bare_images,
+        )
+        for tilings, run in forms
+    ]  # fmt: skip
 
 
 def _contraction(device: Device, *, library: bool) -> Family:
@@ -60,6 +77,11 @@ def _attention(device: Device, *, library: bool) -> Family:
 def _plain(table: WorkloadTable) -> Array:
     """A library call does one bare contraction, or bare attention, and nothing else."""
     return table["plain"]
+
+
+def _bare_images(table: WorkloadTable) -> Array:
+    """A library's convolution of the kind that Winograd's forms exist for."""
+    return table["plain"] * table["image_rows"]
 
 
 def _library_rows(table: WorkloadTable) -> Array:

@@ -81,14 +81,15 @@ def evaluate(device: Device, w: Columns, tile: Columns, *, library: bool) -> tup
 
 
 def _offered(device: Device, w: Columns, tile: Columns, tensor: Array) -> Flags:
-    """Whether a library has the kernel: f32 libraries keep few tiles, and batched calls fewer (no split either)."""
+    """Whether a library has the kernel: f32 libraries keep few tiles, fewer for batches; these and windows whole k."""
     area = tile["tile_m"] * tile["tile_n"]
     batched = (w["batch"] > 1) | (w["parts"] > 1)
     least = np.where(batched, device.constant("fma_batched_tile_min", 1024.0), device.constant("fma_tile_min", 1024.0))
     most = np.where(batched, device.constant("fma_batched_tile_max", 32768.0), device.constant("fma_tile_max", 32768.0))
     side = np.where(batched, device.constant("fma_batched_side", 32.0), 32.0)
     narrow = np.minimum(tile["tile_m"], tile["tile_n"]) < side
-    fitting = (area >= least) & (area <= most) & ~narrow & ~(batched & (tile["split"] > 1))
+    whole = batched | (w["taps"] > 1)
+    fitting = (area >= least) & (area <= most) & ~narrow & ~(whole & (tile["split"] > 1))
     offered: Flags = (tensor > 0) | fitting
     return offered
 
@@ -117,6 +118,8 @@ def _rate(device: Device, w: Columns, tensor: Array, *, library: bool) -> Array:
     ideal = 2.0 * w["mma"] / peak
     power = np.where(tensor, device.constant("gemm_power", 0.2), device.constant("fma_power", 0.0))
     share = share / (1.0 + power * ideal / (ideal + POWER_TIME))
+    windowed = (w["taps"] > 1) & ~(tensor > 0)  # operands of a window are gathered, index by index
+    share = share * np.where(windowed, device.constant("window_share", 0.9), 1.0)
     return peak * share * (1.0 if library else device.constant("generated_share", 0.95))
 
 
