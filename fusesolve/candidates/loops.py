@@ -18,7 +18,6 @@ from fusesolve.group import GroupFacts, Template
 from fusesolve.ops.definition import OpKind
 
 SOURCE_LIMIT = 6  # sources of a concat that others may compute in place: each element tests every boundary
-_CLOSED = frozenset({AccessKind.INDIRECT, AccessKind.WHOLE})
 _INDEX_ONLY = frozenset({OpKind.MOVEMENT, OpKind.GATHER, OpKind.GENERATE})
 
 
@@ -53,28 +52,8 @@ class Nest:
 
     def indices(self, position: int, read: Read) -> list[int]:
         """The loop that each atom of an operand of the operator at `position` follows, -1 where it follows none."""
-        out, red = self.out[position], self.red[position]
-        return [
-            out[axis.out] if axis.kind is AccessKind.SAME else red[axis.red] if axis.kind is AccessKind.REDUCED else -1
-            for axis in read.axes
-        ]
-
-
-class _Union:
-    def __init__(self, count: int) -> None:
-        self.parent = list(range(count))
-
-    def find(self, item: int) -> int:
-        parent = self.parent
-        while parent[item] != item:
-            parent[item] = parent[parent[item]]
-            item = parent[item]
-        return item
-
-    def join(self, left: int, right: int) -> None:
-        a, b = self.find(left), self.find(right)
-        if a != b:
-            self.parent[max(a, b)] = min(a, b)
+        own = (*self.out[position], *self.red[position])
+        return [own[walk] if walk >= 0 else -1 for walk in read.walks]
 
 
 def joins_many(op: Operator) -> bool:
@@ -98,13 +77,13 @@ class _NestBuilder:
         for op in self.ops:
             self.base.append(total)
             total += len(op.out) + len(op.red)
-        self.union = _Union(total)
+        self.parent = list(range(total))  # union-find over loops; the smallest of a class stands for it
         self.blocked = 0
         self.edges: list[tuple[int, int, Read, bool]] = []  # producer, consumer, read, computed in place
         self.outside: dict[int, list[tuple[int, Read]]] = {}  # readers of storage made elsewhere
         for consumer, op in enumerate(self.ops):
             for read in op.reads:
-                self._edge(consumer, op, read)
+                self._edge(consumer, read)
         for readers in self.outside.values():
             for earlier, later in pairwise(readers):
                 self._share(earlier, later)
@@ -112,14 +91,30 @@ class _NestBuilder:
         if not any(op.kind is OpKind.CONTRACTION for op in self.ops):
             self._adopt()
 
+    def _find(self, loop: int) -> int:
+        """The loop that stands for all that are one with this one."""
+        parent = self.parent
+        while parent[loop] != loop:
+            parent[loop] = parent[parent[loop]]
+            loop = parent[loop]
+        return loop
+
+    def _join(self, left: int, right: int) -> None:
+        a, b = self._find(left), self._find(right)
+        if a < b:
+            self.parent[b] = a
+        elif b < a:
+            self.parent[a] = b
+
     def _share(self, left: tuple[int, Read], right: tuple[int, Read]) -> None:
         """Let two readers of one tensor walk it in one loop nest, unless an operator would then need a diagonal."""
         if left[1].barrier or right[1].barrier:
             return
+        first, second = self.base[left[0]], self.base[right[0]]
         pairs = [
-            (a, b)
-            for a, b in zip(self._indices(*left), self._indices(*right), strict=True)
-            if a is not None and b is not None and self.union.find(a) != self.union.find(b)
+            (first + a, second + b)
+            for a, b in zip(left[1].walks, right[1].walks, strict=True)
+            if a >= 0 and b >= 0 and self._find(first + a) != self._find(second + b)
         ]
         if pairs:
             self._join_unless_diagonal(pairs)
@@ -133,6 +128,8 @@ class _NestBuilder:
         free = [i for i in range(len(self.ops)) if i not in self.inlined]
         nests = {i: self._own_loops(i) for i in free}
         span = max(free, key=lambda i: (len(nests[i]), self.ops[i].points, i))
+        if all(nest.keys() <= nests[span].keys() for nest in nests.values()):
+            return
         for i in free:
             mine = self._own_loops(i)
             theirs = self._own_loops(span)
@@ -145,59 +142,46 @@ class _NestBuilder:
     def _own_loops(self, i: int) -> dict[int, int]:
         """Loops of an operator with their lengths, outer to inner; a window's own loops are left out."""
         op, base = self.ops[i], self.base[i]
-        count = len(op.out) + (0 if op.kind is OpKind.WINDOW else len(op.red))
-        return {self.union.find(base + k): (*op.out, *op.red)[k] for k in range(count)}
+        extents = op.out if op.kind is OpKind.WINDOW else (*op.out, *op.red)
+        return {self._find(base + k): extent for k, extent in enumerate(extents)}
 
     def _join_unless_diagonal(self, pairs: list[tuple[int, int]]) -> None:
-        before = list(self.union.parent)
+        before = list(self.parent)
         for a, b in pairs:
-            self.union.join(a, b)
+            self._join(a, b)
         if any(self._diagonal(i) for i in range(len(self.ops))):
-            self.union.parent = before
-
-    def _indices(self, consumer: int, read: Read) -> list[int | None]:
-        """Loop of each atom of an operand, None where it follows none alone."""
-        base, out = self.base[consumer], len(self.ops[consumer].out)
-        return [
-            base + axis.out if axis.kind is AccessKind.SAME
-            else base + out + axis.red if axis.kind is AccessKind.REDUCED else None
-            for axis in read.axes
-        ]  # fmt: skip
+            self.parent = before
 
     def _diagonal(self, i: int) -> bool:
         """Whether two loops of one operator have become one."""
         base, count = self.base[i], len(self.ops[i].out) + len(self.ops[i].red)
-        return len({self.union.find(base + k) for k in range(count)}) < count
+        return len({self._find(base + k) for k in range(count)}) < count
 
-    def _edge(self, consumer: int, op: Operator, read: Read) -> None:
+    def _edge(self, consumer: int, read: Read) -> None:
         made = self.program.storage[read.storage].producer
         producer = None if made is None else self.position.get(made)
         if producer is None:
             self.outside.setdefault(read.storage, []).append((consumer, read))
             return
-        kinds = {axis.kind for axis in read.axes}
-        if read.barrier or kinds & _CLOSED or joins_many(self.ops[producer]):
+        if read.barrier or read.closed or joins_many(self.ops[producer]):
             self.blocked += 1
             return
         source, target = self.base[producer], self.base[consumer]
-        for atom, axis in enumerate(read.axes):
-            if axis.kind is AccessKind.SAME:
-                self.union.join(source + atom, target + axis.out)
-            elif axis.kind is AccessKind.REDUCED:
-                self.union.join(source + atom, target + len(op.out) + axis.red)
+        for atom, walk in enumerate(read.walks, source):
+            if walk >= 0:
+                self._join(atom, target + walk)
         self.edges.append((producer, consumer, read, read.apart))
 
     def build(self) -> Nest:
-        find = self.union.find
+        loops = [self._find(loop) for loop in range(len(self.parent))]
         out: list[tuple[int, ...]] = []
         red: list[tuple[int, ...]] = []
         extent: dict[int, int] = {}
         for op, base in zip(self.ops, self.base, strict=True):
-            result = tuple(find(base + i) for i in range(len(op.out)))
-            folded = tuple(find(base + len(op.out) + i) for i in range(len(op.red)))
-            extent.update(zip((*result, *folded), (*op.out, *op.red), strict=True))
-            out.append(result)
-            red.append(folded)
+            middle, end = base + len(op.out), base + len(op.out) + len(op.red)
+            out.append(tuple(loops[base:middle]))
+            red.append(tuple(loops[middle:end]))
+            extent.update(zip(loops[base:end], (*op.out, *op.red), strict=True))
         self.out, self.red, self.extent = out, red, extent
         heads = tuple(i for i, op in enumerate(self.ops) if op.kind is OpKind.CONTRACTION)
         folds = tuple(i for i, op in enumerate(self.ops) if op.kind is OpKind.REDUCE)
@@ -299,8 +283,10 @@ class _NestBuilder:
         position = shared_position(self.ops, heads) if len(heads) > 1 else None
         if position is None:
             return 0
-        reads = [self._indices(head, self.ops[head].reads[position]) for head in heads]
-        walked = {tuple(None if loop is None else self.union.find(loop) for loop in found) for found in reads}
+        own = {head: (*self.out[head], *self.red[head]) for head in heads}
+        walked = {
+            tuple(own[head][walk] if walk >= 0 else -1 for walk in self.ops[head].reads[position].walks) for head in heads
+        }
         edges = [(producer, consumer) for producer, consumer, _, _ in self.edges]
         below = heads_below(len(self.ops), heads, edges)
         meeting = [found for found in below if len(found) > 1]

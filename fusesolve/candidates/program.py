@@ -15,6 +15,7 @@ from fusesolve.graph import DType, Graph, Node, TensorType
 from fusesolve.ops import OPS, access_map
 from fusesolve.ops.definition import OpKind, Work
 
+_CLOSED = frozenset({AccessKind.INDIRECT, AccessKind.WHOLE})
 _APART = frozenset({AccessKind.WINDOW, AccessKind.SHIFTED})
 SMALL_GROUP_WIDTH = 8  # grouped convolutions with fewer result channels per group are windows, not contractions
 
@@ -34,7 +35,8 @@ class Read:
 
     `barrier`: the view in between cuts across dimensions. `apart`: a window or a shift stands between the index of the
     operand and that of the result, so a producer is computed at the reader's points (an operand of extent 1 in a
-    concat has no atom that would tell).
+    concat has no atom that would tell). `walks`: for each atom the reader's loop that it follows alone, counted over
+    its result loops and then its reduction loops, -1 where it follows none; `closed`: an index depends on data.
     """
 
     storage: int
@@ -42,6 +44,8 @@ class Read:
     elements: int  # elements of the operand that the operator touches
     barrier: bool
     apart: bool
+    walks: tuple[int, ...]
+    closed: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +165,7 @@ class _Builder:
         out_first, out = self._result_atoms(node.outputs[0])
         red_first, red = self._reduction_atoms(node, access)
         reads = tuple(
-            self._read(node, position, access, out_first, red_first, number)
+            self._read(node, position, access, (out_first, red_first, len(out)), number)
             for position, operand in enumerate(node.inputs)
             if isinstance(operand, str)
         )
@@ -200,10 +204,11 @@ class _Builder:
         return first, tuple(extents)
 
     def _read(
-        self, node: Node, position: int, access: AccessMap, out_first: list[int], red_first: list[int],
+        self, node: Node, position: int, access: AccessMap, loops: tuple[list[int], list[int], int],
         number: Mapping[str, int],
     ) -> Read:  # fmt: skip
         operand = node.inputs[position]
+        out_first, red_first, width = loops
         if not isinstance(operand, str):
             raise TypeError(operand)
         axes: list[AtomAccess] = []
@@ -215,6 +220,7 @@ class _Builder:
             storage=number[root], axes=tuple(axes), elements=_touched(self.graph, node, operand, axes),
             barrier=operand in self.crossed,
             apart=any(item.kind in _APART for item in access.operands[position]),
+            walks=tuple(_walk(axis, width) for axis in axes), closed=any(axis.kind in _CLOSED for axis in axes),
         )  # fmt: skip
 
     def _storage(self, number: Mapping[str, int], operators: tuple[Operator, ...]) -> tuple[Storage, ...]:
@@ -266,6 +272,12 @@ def _atom_access(
     out_atom = -1 if out is None or out_first[out] < 0 else out_first[out] + (step if kind is AccessKind.SAME else 0)
     red_atom = red_first[red] + (step if kind is AccessKind.REDUCED else 0) if red is not None else -1
     return AtomAccess(kind, out_atom, red_atom)
+
+
+def _walk(axis: AtomAccess, width: int) -> int:
+    if axis.kind is AccessKind.SAME:
+        return axis.out
+    return width + axis.red if axis.kind is AccessKind.REDUCED else -1
 
 
 def _touched(graph: Graph, node: Node, operand: str, axes: list[AtomAccess]) -> int:
