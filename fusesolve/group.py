@@ -34,6 +34,7 @@ class GroupFacts:
     contraction that are not those of an online softmax. `interior_writes` counts values that must be written
     but that the kernel never holds whole. `in_place` counts operators computed at the points of a window or shift.
     `side_by_side` counts contractions that read one operand and nothing of each other, all of the group's, else 0.
+    `hazards` counts reads of a value that the kernel overwrites, in other loops than those that write it.
     `components` counts parts of the set that exchange no data.
     """
 
@@ -49,6 +50,7 @@ class GroupFacts:
     interior_writes: int = 0
     in_place: int = 0
     components: int = 1
+    hazards: int = 0
     side_by_side: int = 0
     attention: bool = False
 

@@ -72,7 +72,8 @@ STRUCTURE_RULES: tuple[StructureRule, ...] = (
     StructureRule(
         name="carried-edge", hereditary=True, allowed=0,
         doc="Every edge inside a group is carried by the loops: no index that depends on data, no sort or scan, "
-        "no reshape whose boundaries do not nest, no result of a concat of more than 6 sources.",
+        "no reshape whose boundaries do not nest, no result of a concat of more than 6 sources or of "
+        "an update in place.",
         count=lambda f: f.blocked,
         lever="write the value to memory between the two operators",
     ),
@@ -122,6 +123,13 @@ STRUCTURE_RULES: tuple[StructureRule, ...] = (
         "the limit bounds the stated space (every tile would compute them again).",
         count=lambda f: f.in_place if f.contractions == 1 else 0,
         lever="write the operand to memory",
+    ),
+    StructureRule(
+        name="overwritten-operand", hereditary=False, allowed=0,
+        doc="Where a result is written back into an input (`alias_out`), nobody in its kernel reads the old value in "
+        "other loops than those that write it: threads do not wait for each other.",
+        count=lambda f: f.hazards,
+        lever="let the reader run before, in a kernel of its own",
     ),
     StructureRule(
         name="interior-write", hereditary=False, allowed=0,

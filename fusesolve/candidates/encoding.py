@@ -49,7 +49,10 @@ class Encoder:
         loops = (op.out, op.red, op.points, op.reduced)
         beside = tuple(other - index for other in program.siblings[index])
         alone = index in self.separable
-        return (op.kind, name, op.work, op.linear, op.is_double, alone, loops, reads, writes, succs, beside)
+        changes = program.overwrites.get(index)
+        read = [read.storage for read in op.reads]
+        destroyed = None if changes is None else (read.index(changes), -1) if changes in read else (-1, changes)
+        return (op.kind, name, op.work, op.linear, op.is_double, alone, loops, reads, writes, succs, beside, destroyed)
 
     def encode(self, low: int, high: int) -> tuple[Hashable, ...] | None:
         """The encoding of operators `low..high`, or None where the stretch runs out of the program."""

@@ -163,7 +163,7 @@ class _NestBuilder:
         if producer is None:
             self.outside.setdefault(read.storage, []).append((consumer, read))
             return
-        if read.barrier or read.closed or joins_many(self.ops[producer]):
+        if read.barrier or read.closed or joins_many(self.ops[producer]) or self.ops[producer].in_place:
             self.blocked += 1
             return
         source, target = self.base[producer], self.base[consumer]
@@ -200,7 +200,8 @@ class _NestBuilder:
             stray=0 if attention else self._strays(heads, span, upstream),
             reduction_sets=len(reduced_sets),
             late_reductions=len(folds) if heads and not attention else 0,
-            in_place=len(self.inlined) - branches, side_by_side=together, attention=attention,
+            in_place=len(self.inlined) - branches, hazards=self._hazards() if self.program.overwrites else 0,
+            side_by_side=together, attention=attention,
         )  # fmt: skip
         reduced = frozenset().union(*reduced_sets) if reduced_sets else frozenset()
         return Nest(
@@ -209,6 +210,17 @@ class _NestBuilder:
             heads=heads, edges=tuple((producer, consumer) for producer, consumer, _, _ in self.edges),
             template=template, facts=facts,
         )  # fmt: skip
+
+    def _hazards(self) -> int:
+        """Reads of a value that the kernel overwrites, in other loops than those it is written in."""
+        hazards = 0
+        for i, op in enumerate(self.ops):
+            for consumer, read in self.outside.get(self.program.overwrites.get(op.index, -1), ()):
+                own = (*self.out[consumer], *self.red[consumer])
+                walked = tuple(own[walk] if walk >= 0 else -1 for walk in read.walks)
+                same = walked == self.out[i] and consumer not in self.inlined and not op.in_place
+                hazards += not same and not (consumer == i and op.in_place)
+        return hazards
 
     def _inlined(self) -> frozenset[int]:
         """Operators all of whose readers in the set compute them in place."""
@@ -284,9 +296,8 @@ class _NestBuilder:
         if position is None:
             return 0
         own = {head: (*self.out[head], *self.red[head]) for head in heads}
-        walked = {
-            tuple(own[head][walk] if walk >= 0 else -1 for walk in self.ops[head].reads[position].walks) for head in heads
-        }
+        walks = {head: self.ops[head].reads[position].walks for head in heads}
+        walked = {tuple(own[head][walk] if walk >= 0 else -1 for walk in walks[head]) for head in heads}
         edges = [(producer, consumer) for producer, consumer, _, _ in self.edges]
         below = heads_below(len(self.ops), heads, edges)
         meeting = [found for found in below if len(found) > 1]

@@ -10,6 +10,7 @@ from functools import cached_property
 from itertools import pairwise
 
 from fusesolve.access import AccessKind, AccessMap
+from fusesolve.candidates.aliasing import Aliases, find_aliases
 from fusesolve.candidates.atoms import Atoms, relate_views, same_pairs
 from fusesolve.graph import DType, Graph, Node, TensorType
 from fusesolve.ops import OPS, access_map
@@ -50,7 +51,10 @@ class Read:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
-    """One operator of the program, with its loops: result atoms `out` and reduction atoms `red` (extents)."""
+    """One operator of the program, with its loops: result atoms `out` and reduction atoms `red` (extents).
+
+    `in_place`: it writes a slice of its second operand's extents into the storage of its first, and nothing else.
+    """
 
     index: int
     node: int
@@ -64,11 +68,15 @@ class Operator:
     red: tuple[int, ...]
     points: int
     reduced: int
+    in_place: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storage:
-    """A tensor in memory: the value that names it, its bytes, and who makes and reads it (operator numbers)."""
+    """A tensor in memory: the value that names it, its bytes, and who makes and reads it (operator numbers).
+
+    `written`: elements that its producer writes, fewer than all where it updates another tensor in place.
+    """
 
     index: int
     value: str
@@ -77,16 +85,23 @@ class Storage:
     readers: tuple[int, ...]
     weight: bool
     required: bool
+    written: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """Operators and storage of a graph. `views[i]` are the view nodes that go with operator i's kernel."""
+    """Operators and storage of a graph.
+
+    `view_root`: the storage behind each view. `overwrites`: for operators that write in place, the storage whose old
+    value they destroy. `orders`: (reader, writer), the reader of an old value runs before the writer that destroys it.
+    """
 
     graph: Graph
     operators: tuple[Operator, ...]
     storage: tuple[Storage, ...]
     view_root: Mapping[str, int]
+    overwrites: Mapping[int, int]
+    orders: tuple[tuple[int, int], ...]
 
     @cached_property
     def preds(self) -> tuple[tuple[int, ...], ...]:
@@ -148,19 +163,28 @@ class _Builder:
             if result in self.barriers or operand in self.crossed:
                 self.crossed.add(result)
 
+        self.aliases = find_aliases(graph, self.root)
+
     def build(self) -> Program:
         graph = self.graph
-        nodes = [(i, graph.nodes[i]) for i in _demand_order(graph) if OPS[graph.nodes[i].op].kind is not OpKind.VIEW]
+        order = _demand_order(graph, self.aliases)
+        nodes = [(i, graph.nodes[i]) for i in order if OPS[graph.nodes[i].op].kind is not OpKind.VIEW]
         names = [*graph.inputs, *graph.weights, *(out for _, node in nodes for out in node.outputs)]
         number = {name: index for index, name in enumerate(dict.fromkeys(names))}
         operators = tuple(self._operator(k, i, node, number) for k, (i, node) in enumerate(nodes))
         view_root = {name: number[root] for name, root in self.root.items()}
+        index = {graph.nodes[op.node].outputs[0]: op.index for op in operators}
+        aliases = self.aliases
         return Program(
-            graph=graph, operators=operators, storage=self._storage(number, operators), view_root=view_root
-        )
+            graph=graph, operators=operators, storage=self._storage(number, operators), view_root=view_root,
+            overwrites={index[writer]: number[old] for writer, old in aliases.overwrites.items()},
+            orders=tuple((index[reader], index[writer]) for reader, writer in aliases.orders),
+        )  # fmt: skip
 
     def _operator(self, index: int, node_index: int, node: Node, number: Mapping[str, int]) -> Operator:
         graph, definition, access = self.graph, OPS[node.op], self.access[node.name]
+        if node.outputs[0] in self.aliases.updates:
+            return self._update(index, node_index, node, number)
         result = graph.type_of(node.outputs[0])
         out_first, out = self._result_atoms(node.outputs[0])
         red_first, red = self._reduction_atoms(node, access)
@@ -177,6 +201,27 @@ class _Builder:
             linear=definition.linear, is_double=_computes_doubles(graph, node), reads=reads,
             writes=tuple(number[name] for name in node.outputs), out=out, red=red,
             points=result.size, reduced=reduced,
+        )  # fmt: skip
+
+    def _update(self, index: int, node_index: int, node: Node, number: Mapping[str, int]) -> Operator:
+        """An update in place: a copy of the second operand, in its own loops, to a slice of the first."""
+        base, part = node.reads[0], node.reads[-1]
+        _, out = self._result_atoms(part)
+        size = self.graph.type_of(part).size
+        axes = tuple(AtomAccess(AccessKind.SAME, atom) for atom in range(len(out)))
+        untouched = Read(
+            storage=number[self.root.get(base, base)], axes=(), elements=0, barrier=True, apart=False, walks=(),
+            closed=False,
+        )  # fmt: skip
+        source = Read(
+            storage=number[self.root.get(part, part)], axes=axes, elements=size, barrier=part in self.crossed,
+            apart=False, walks=tuple(range(len(out))), closed=False,
+        )  # fmt: skip
+        definition = OPS[node.op]
+        return Operator(
+            index=index, node=node_index, kind=definition.kind, work=definition.work, linear=definition.linear,
+            is_double=_computes_doubles(self.graph, node), reads=(untouched, source),
+            writes=tuple(number[name] for name in node.outputs), out=out, red=(), points=size, reduced=1, in_place=True,
         )  # fmt: skip
 
     def _result_atoms(self, value: str) -> tuple[list[int], tuple[int, ...]]:
@@ -232,21 +277,27 @@ class _Builder:
             for value in dict.fromkeys(read.storage for read in op.reads):
                 readers.setdefault(value, []).append(op.index)
         weights = set(graph.weights)
+        parts = {op.writes[0]: op.points for op in operators if op.in_place}
         return tuple(
             Storage(
                 index=index, value=name, type=graph.type_of(name), producer=producer.get(index),
                 readers=tuple(readers.get(index, ())), weight=name in weights, required=index in required,
+                written=parts.get(index, graph.type_of(name).size),
             )
             for name, index in number.items()
         )  # fmt: skip
 
 
-def _demand_order(graph: Graph) -> list[int]:
+def _demand_order(graph: Graph, aliases: Aliases) -> list[int]:
     """Nodes in the order in which the outputs need them, operands from left to right (depth first).
 
     A topological order that keeps an operator near its first reader whatever the order of the file, so that
-    repeated layers look alike to the memo of the growth. Nodes that no output needs come last.
+    repeated layers look alike to the memo of the growth. Nodes that no output needs come last. Who reads an old value
+    comes before the node that destroys it.
     """
+    earlier: dict[int, list[int]] = {}
+    for reader, writer in aliases.orders:
+        earlier.setdefault(graph.producer[writer], []).append(graph.producer[reader])
     roots = [graph.producer[name] for name in graph.outputs if name in graph.producer]
     order: list[int] = []
     state = bytearray(len(graph.nodes))  # 0 new, 1 open, 2 done
@@ -257,6 +308,7 @@ def _demand_order(graph: Graph) -> list[int]:
             if state[item] == 0:
                 state[item] = 1
                 operands = [graph.producer[name] for name in graph.nodes[item].reads if name in graph.producer]
+                operands += earlier.get(item, [])
                 stack.extend(p for p in reversed(operands) if state[p] == 0)
             else:
                 stack.pop()

@@ -10,7 +10,7 @@ from typing import Any
 from fusesolve.access import AccessKind
 from fusesolve.candidates.contraction_work import ContractionWork
 from fusesolve.candidates.loops import Nest
-from fusesolve.candidates.program import Operator, Program, Read
+from fusesolve.candidates.program import Operator, Program, Read, Storage
 from fusesolve.graph import TensorType
 from fusesolve.group import TEMPLATES, Template, Workload
 from fusesolve.ops.definition import OpKind, Work
@@ -36,10 +36,10 @@ class Measure:
         """The workload of the group for its template when it writes the storage `writes`."""
         storage = self.program.storage
         types = [storage[w].type for w in writes]
-        out_full = [w for w in writes if storage[w].type.size * 2 > self.least_points]
-        staged = [storage[w].type.nbytes for w in out_full if self._write_staged(w)]
+        out_full = [w for w in writes if storage[w].written * 2 > self.least_points]
+        staged = [_written_bytes(storage[w]) for w in out_full if self._write_staged(w)]
         base = self._base
-        write_bytes = sum(t.nbytes for t in types)
+        write_bytes = sum(_written_bytes(storage[w]) for w in writes)
         return Workload(**base | {
             "alu": base["alu"] + self._stored_conversions(out_full),
             "live": self._live(writes), "full_writes": len(out_full), "arrays": base["arrays"] + len(writes),
@@ -156,7 +156,9 @@ class Measure:
             "row_reads": len(partial),
             "arrays": len(self.touched),
             "read_bytes": sum(self.touched.values()),
-            "warm_read_bytes": sum(b for s, b in self.touched.items() if storage[s].producer is not None),
+            "warm_read_bytes": sum(
+                min(b, _written_bytes(storage[s])) for s, b in self.touched.items() if storage[s].producer is not None
+            ),
             "weight_bytes": sum(b for s, b in self.touched.items() if storage[s].weight),
             "staged": staged,
             "staged_bytes": staged_bytes,
@@ -189,8 +191,8 @@ class Measure:
         """The same at stores; the drain of a contraction writes results in any type."""
         if self.nest.template is Template.MOVEMENT or self.nest.heads:
             return 0.0
-        types = (self.program.storage[s].type for s in written)
-        return _CONVERSION * sum(t.size for t in types if _is_narrow(t))
+        stored = (self.program.storage[s] for s in written)
+        return _CONVERSION * sum(s.written for s in stored if _is_narrow(s.type))
 
     @cached_property
     def _read_width(self) -> int:
@@ -310,6 +312,10 @@ class Measure:
 
     def _walked(self, loops: tuple[int, ...]) -> int:
         return prod(self.nest.extent[loop] for loop in loops if loop >= 0)
+
+
+def _written_bytes(storage: Storage) -> int:
+    return storage.written * storage.type.dtype.itemsize
 
 
 def _is_narrow(tensor: TensorType) -> bool:

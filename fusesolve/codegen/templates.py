@@ -30,6 +30,8 @@ def emit_group(program: Program, kernel: PlannedKernel) -> tuple[EmittedKernel, 
     nest = build_nest(program, kernel.members)
     if any(program.storage[s].type.size == 0 for s in (*kernel.reads, *kernel.writes)):
         raise UnsupportedError("a tensor of it is empty")
+    if any(program.operators[m].in_place for m in kernel.members):
+        raise UnsupportedError("an update in place has no source")
     if nest.facts.side_by_side:
         raise UnsupportedError("contractions side by side have no source")
     emitter = EMITTERS.get(nest.template)

@@ -23,30 +23,54 @@ class ColumnSet:
 def make_problem(
     priced: Priced, kernels: Sequence[Kernel], *, recompute: bool, max_kernels: int | None = None
 ) -> ColumnSet:
-    """The integer problem over those of `kernels` that have a price."""
+    """The integer problem over those of `kernels` that have a price.
+
+    Who reads a value that another operator destroys makes one more value, which that operator reads: so it runs
+    before. Nothing is computed twice in such a graph, or it could be computed again too late.
+    """
     program = priced.space.program
     made = [s.index for s in program.storage if s.producer is not None]
     number = {storage: value for value, storage in enumerate(made)}
+    early = sorted({reader for reader, _ in program.orders})
+    orders = _Orders(program.orders, {reader: len(made) + k for k, reader in enumerate(early)})
     chosen: list[Kernel] = []
     columns: list[Column] = []
     for kernel in kernels:
         cost = priced.cost_ns[kernel.unique]
         if cost is not None:
             chosen.append(kernel)
-            columns.append(_column(kernel, cost, number))
+            columns.append(_column(kernel, cost, number, orders))
     problem = PartitionProblem(
-        n_ops=len(program.operators), n_values=len(made), columns=tuple(columns),
+        n_ops=len(program.operators), n_values=len(made) + len(early), columns=tuple(columns),
         required=frozenset(number[s.index] for s in program.storage if s.required and s.producer is not None),
-        producer=tuple(program.storage[s].producer or 0 for s in made),
-        recompute=recompute, max_kernels=max_kernels,
+        producer=(*(program.storage[s].producer or 0 for s in made), *early),
+        recompute=recompute and not early, max_kernels=max_kernels,
     )  # fmt: skip
     return ColumnSet(problem=problem, kernels=tuple(chosen))
 
 
-def _column(kernel: Kernel, cost: int, number: Mapping[int, int]) -> Column:
+@dataclass(frozen=True, slots=True)
+class _Orders:
+    """Pairs (reader, writer) of operators, and the number of the value that stands for "this reader has run"."""
+
+    pairs: tuple[tuple[int, int], ...]
+    number: Mapping[int, int]
+
+    def reads(self, members: Sequence[int]) -> tuple[int, ...]:
+        """Readers elsewhere for which a kernel of `members` waits."""
+        return tuple(sorted({self.number[r] for r, w in self.pairs if w in members and r not in members}))
+
+    def writes(self, members: Sequence[int]) -> tuple[int, ...]:
+        """Readers in a kernel of `members`."""
+        return tuple(number for reader, number in self.number.items() if reader in members)
+
+
+def _column(kernel: Kernel, cost: int, number: Mapping[int, int], orders: _Orders) -> Column:
     return Column(
-        members=kernel.members, reads=tuple(number[s] for s in kernel.reads if s in number),
-        writes=tuple(number[s] for s in kernel.writes), cost=cost, tie=_tie(kernel), full=kernel.full,
+        members=kernel.members,
+        reads=(*(number[s] for s in kernel.reads if s in number), *orders.reads(kernel.members)),
+        writes=(*(number[s] for s in kernel.writes), *orders.writes(kernel.members)),
+        cost=cost, tie=_tie(kernel), full=kernel.full,
     )  # fmt: skip
 
 

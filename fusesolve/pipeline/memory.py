@@ -9,18 +9,21 @@ from fusesolve.candidates.space import Kernel
 def peak_memory(program: Program, order: Sequence[Kernel]) -> int:
     """Bytes of inputs, weights and outputs plus the largest sum of live intermediates, kernels run in `order`.
 
-    An intermediate is live from the kernel that first writes it to the last kernel that reads it.
+    An intermediate is live from the kernel that first writes it to the last kernel that reads it; what is written in
+    place of an older value takes no memory of its own.
     """
+    changed = {value for op in program.overwrites for value in program.operators[op].writes}
     last: dict[int, int] = {}
     for step, kernel in enumerate(order):
         for storage in (*kernel.reads, *kernel.writes):
             last[storage] = step
-    always = sum(s.type.nbytes for s in program.storage if s.producer is None or s.required)
+    lasting = (s for s in program.storage if s.producer is None or s.required)
+    always = sum(s.type.nbytes for s in lasting if s.index not in changed)
     live: set[int] = set()
     most = current = 0
     for step, kernel in enumerate(order):
         for storage in kernel.writes:
-            if storage not in live and not program.storage[storage].required:
+            if storage not in live and not program.storage[storage].required and storage not in changed:
                 live.add(storage)
                 current += program.storage[storage].type.nbytes
         most = max(most, current)
