@@ -11,7 +11,7 @@ from fusesolve.candidates.space import Kernel, Space, inspect_group
 from fusesolve.cost import COST_MODELS
 from fusesolve.cost.table import PriceOptions, Prices, WorkloadTable, empty_prices
 from fusesolve.group import FusionGroup, Refusal, Workload
-from fusesolve.hardware import HardwareProfile
+from fusesolve.hardware import HardwareProfile, LaunchMode, launch_overhead
 from fusesolve.legality import allowed, explain_limits
 
 
@@ -32,6 +32,18 @@ def price_space(space: Space, profile: HardwareProfile, options: PriceOptions) -
     return Priced(
         space=space, prices=prices, cost_ns=_nanoseconds(prices), profile=profile, options=options
     )
+
+
+def shift_launch(priced: Priced, profile: HardwareProfile) -> Priced:
+    """Prices on a profile that differs from that of `priced` in its launch numbers alone, without pricing again.
+
+    Every model adds the launch to the rest of a kernel's time (docs/MODEL.md), so the fastest tiling stays the fastest.
+    """
+    mode: LaunchMode = "graph" if profile.kind == "gpu" and priced.options.launch == "graph" else "stream"
+    launch = np.full_like(priced.prices.latency, launch_overhead(profile, mode))
+    latency = priced.prices.latency - priced.prices.terms["launch"] + launch
+    prices = replace(priced.prices, latency=latency, terms={**priced.prices.terms, "launch": launch})
+    return replace(priced, prices=prices, cost_ns=_nanoseconds(prices), profile=profile)
 
 
 def price_workloads(workloads: Sequence[Workload], profile: HardwareProfile, options: PriceOptions) -> Prices:

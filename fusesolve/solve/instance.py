@@ -42,8 +42,8 @@ def prepare_instance(problem: PartitionProblem) -> Instance:
     never = set(close_available([column for column, _ in usable]).stuck)
     kept = [pair for place, pair in enumerate(usable) if place not in never]
     columns = tuple(column for column, _ in kept)
-    covers = _invert([column.members for column in columns], problem.n_ops)
-    writers = _invert([column.writes for column in columns], problem.n_values)
+    covers = invert([column.members for column in columns], problem.n_ops)
+    writers = invert([column.writes for column in columns], problem.n_values)
     return Instance(
         problem=problem,
         columns=columns,
@@ -51,7 +51,7 @@ def prepare_instance(problem: PartitionProblem) -> Instance:
         cost=np.array([column.cost for column in columns], dtype=np.int64),
         tie=np.array([column.tie for column in columns], dtype=np.int64),
         writers=writers,
-        readers=_invert([column.reads for column in columns], problem.n_values),
+        readers=invert([column.reads for column in columns], problem.n_values),
         covers=covers,
         necessary=find_necessary(problem, columns, covers),
     )
@@ -70,7 +70,7 @@ def _drop_equals(usable: list[tuple[Column, int]], recompute: bool) -> list[tupl
     return [usable[place] for place in sorted(rank[2] for rank in best.values())]
 
 
-def _invert(lists: Sequence[tuple[int, ...]], size: int) -> tuple[NDArray[np.int64], ...]:
+def invert(lists: Sequence[tuple[int, ...]], size: int) -> tuple[NDArray[np.int64], ...]:
     """For each of `size` items the ascending positions in `lists` that hold it."""
     lengths = np.array([len(items) for items in lists], dtype=np.int64)
     owners = np.repeat(np.arange(len(lists), dtype=np.int64), lengths)

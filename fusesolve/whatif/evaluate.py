@@ -1,11 +1,12 @@
 """From a block of points to rows: one kernel space for all of them, priced and solved for each."""
 
+import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from fusesolve.candidates.pricing import Priced
+from fusesolve.candidates.pricing import Priced, shift_launch
 from fusesolve.candidates.space import INTERRUPTED, Kernel, Space
 from fusesolve.cost.table import TERMS
 from fusesolve.graph import Graph
@@ -15,12 +16,13 @@ from fusesolve.pipeline.columns import ColumnSet, by_source, make_problem
 from fusesolve.pipeline.options import PlanOptions
 from fusesolve.pipeline.planning import Clock, Planning, enumerate_space, price_planning
 from fusesolve.plan import partition_sha256
-from fusesolve.solve import SolveResult
+from fusesolve.solve import Shortlist, SolveResult, Status, start_shortlist
 from fusesolve.solve.order import order_columns
 from fusesolve.whatif.points import Block
 from fusesolve.whatif.rows import BOUND_TERMS, Outcome
 
 SPACES_KEPT = 4  # kernel spaces that a process keeps, one a graph
+WIDE_SHARE = 0.5  # of all kernels: a longer shortlist saves nothing
 
 
 def evaluate_block(block: Block) -> list[Outcome]:
@@ -65,8 +67,12 @@ class Bench:
     graph: Graph
     space: Space
     options: PlanOptions
-    _solved: dict[tuple[int | None, ...], SolveResult] = field(default_factory=dict)
+    _solved: dict[tuple[int | None, ...], tuple[ColumnSet, SolveResult]] = field(default_factory=dict)
+    _last: tuple[Kernel, ...] = ()
+    _shortlist: Shortlist | None = None
+    _place: dict[Kernel, int] = field(default_factory=dict)
     _hashes: dict[tuple[Kernel, ...], str] = field(default_factory=dict)
+    _priced: dict[str, Planning] = field(default_factory=dict)
 
     def outcome(self, profile: HardwareProfile) -> Outcome:
         """What the best plan of the graph on `profile` is and costs."""
@@ -83,25 +89,60 @@ class Bench:
         )  # fmt: skip
 
     def price(self, profile: HardwareProfile) -> Planning:
-        """The kernel space priced on `profile`."""
-        return price_planning(self.space, self.graph, profile, self.options, workers=1, clock=Clock(limit=None))
+        """The kernel space priced on `profile`; where only the launch is new, the prices are shifted by it."""
+        rest = _all_but_launch(profile)
+        if rest in self._priced and not self.space.cut_by:  # a cut space is seeded by policies that look at prices
+            before = self._priced[rest]
+            priced = shift_launch(before.priced, profile)
+            return replace(before, priced=priced, profile=profile, clock=Clock(limit=None))
+        found = price_planning(self.space, self.graph, profile, self.options, workers=1, clock=Clock(limit=None))
+        self._priced = {rest: found}
+        return found
 
     def solve(self, planning: Planning) -> tuple[ColumnSet, SolveResult]:
-        """The best plan; a problem that was solved before is not solved again."""
+        """The best plan; the same costs are not solved twice, and new ones over a shortlist of kernels if possible."""
         key = planning.priced.cost_ns
         if key in self._solved and not self.space.cut_by:
-            kernels = planning.priced.space.kernels
-            return make_problem(planning.priced, kernels, recompute=self.options.recompute), self._solved[key]
-        columns, result = planning.solve()
-        if result.stats.get("interrupted"):
-            raise KeyboardInterrupt
-        self._solved[key] = result
-        return columns, result
+            return self._solved[key]
+        found = self._solve_shortlist(planning) or _solve(planning)
+        self._solved = {key: found}
+        self._last = tuple(found[0].kernels[i] for i in found[1].selected) or self._last
+        return found
+
+    def _solve_shortlist(self, planning: Planning) -> tuple[ColumnSet, SolveResult] | None:
+        """The optimum among the kernels that a plan as good as the last one can use, which is the optimum of all.
+
+        None where there is no last plan, it is not allowed here, or nothing is proven.
+        """
+        space, costs = self.space, planning.priced.cost_ns
+        if space.cut_by or not self._last:
+            return None
+        if self._shortlist is None:
+            free = replace(planning.priced, cost_ns=(1,) * len(costs))
+            everything = make_problem(free, space.kernels, recompute=self.options.recompute)
+            self._shortlist = start_shortlist(everything.problem)
+            self._place = {kernel: index for index, kernel in enumerate(space.kernels)}
+        kept = self._shortlist.keep(
+            [costs[kernel.unique] for kernel in space.kernels], [self._place[kernel] for kernel in self._last]
+        )
+        if kept is None or len(kept) > WIDE_SHARE * len(space.kernels):
+            return None
+        few = replace(space, kernels=tuple(space.kernels[index] for index in kept))
+        columns, result = _solve(replace(planning, priced=replace(planning.priced, space=few)))
+        proven = result.status is Status.OPTIMAL and result.stats.get("ties_settled")
+        return (columns, result) if proven else None
 
     def _hash(self, planning: Planning, order: tuple[Kernel, ...]) -> str:
         if order not in self._hashes:
             self._hashes[order] = partition_sha256(assemble_groups(planning, order))
         return self._hashes[order]
+
+
+def _solve(planning: Planning) -> tuple[ColumnSet, SolveResult]:
+    columns, result = planning.solve()
+    if result.stats.get("interrupted"):
+        raise KeyboardInterrupt
+    return columns, result
 
 
 def unfused_ns(planning: Planning) -> int | None:
@@ -112,6 +153,10 @@ def unfused_ns(planning: Planning) -> int | None:
     if covered and not order_columns(columns, range(len(columns))).stuck:
         return sum(column.cost for column in columns)
     return planning.unfused[1].objective
+
+
+def _all_but_launch(profile: HardwareProfile) -> str:
+    return json.dumps({key: value for key, value in profile.definition.items() if key != "launch"}, sort_keys=True)
 
 
 def _dram_bytes(priced: Priced, order: Sequence[Kernel]) -> int:
