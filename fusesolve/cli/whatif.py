@@ -1,17 +1,11 @@
 """`fusesolve whatif`: the same plans on hardware that does not exist yet."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from fusesolve.cli.options import (
-    OUTPUT_PANEL,
-    PLAN_PANEL,
-    SOLVE_PANEL,
     BindOpt,
     DebugOpt,
     DTypeOpt,
@@ -28,15 +22,46 @@ from fusesolve.cli.options import (
     parse_bindings,
 )
 from fusesolve.cli.request import DEFAULT_GRAPH, resolve_hardware
-from fusesolve.cli.streams import check_writable, notes, shown_progress, write_bytes, write_result
+from fusesolve.cli.streams import (
+    check_writable,
+    colour_wanted,
+    notes,
+    result_width,
+    shown_progress,
+    write_bytes,
+    write_result,
+)
+from fusesolve.cli.whatif_options import (
+    SUFFIXES,
+    WORK_LIMIT,
+    Form,
+    FormOpt,
+    GraphsArg,
+    MaximiseOpt,
+    MinimiseOpt,
+    ProfilesOpt,
+    ResolutionOpt,
+    SchedulerOpt,
+    SensitivityOpt,
+    SetOpt,
+    SweepLimitOpt,
+    SweepWorkersOpt,
+    SweepWorkOpt,
+    TargetOpt,
+    ThresholdOpt,
+    ZipOpt,
+)
 from fusesolve.errors import InputError
 
 if TYPE_CHECKING:
     from fusesolve.graph import Graph
     from fusesolve.hardware import HardwareProfile
-    from fusesolve.pipeline.options import PlanOptions
+    from fusesolve.hardware_yaml import NumberPath
+    from fusesolve.pipeline.options import PlanOptions, Report
+    from fusesolve.whatif.axes import Axis
+    from fusesolve.whatif.executors import Resources
+    from fusesolve.whatif.points import Study
     from fusesolve.whatif.rows import Table
-    from fusesolve.whatif.sweep import Resources
 
 EXAMPLES = """Examples:
 
@@ -44,60 +69,6 @@ fusesolve whatif --hw h100 --set launch.stream=0.5us,2us,5us
 
 fusesolve whatif softmax rms_norm --hw h100 --hw h200 --set memory.dram.bandwidth=x0.5..x2:5:log -o sweep.csv
 """
-WORK_LIMIT = 60.0
-
-
-class Form(StrEnum):
-    """How a what-if result is written."""
-
-    CSV = "csv"
-    PARQUET = "parquet"
-    JSON = "json"
-
-
-GraphsArg = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="[GRAPH]...", show_default=False,
-                   help="Files or names of bundled graphs; left out: a transformer block."),
-]  # fmt: skip
-ProfilesOpt = Annotated[
-    list[str],
-    typer.Option("--hw", metavar="PROFILE", show_default=False,
-                 help="A profile file, a bundled name such as h100, or local. Repeatable."),
-]  # fmt: skip
-SetOpt = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="PATH=VALUES", rich_help_panel=PLAN_PANEL, show_default=False,
-                 help="V1,V2,... or LO..HI:STEPS[:log] for a number of the profile; x2 doubles it. Repeatable."),
-]  # fmt: skip
-ZipOpt = Annotated[
-    bool, typer.Option("--zip", help="Take the values of all --set in step.", rich_help_panel=PLAN_PANEL)
-]
-SchedulerOpt = Annotated[
-    str | None,
-    typer.Option("--scheduler", metavar="ADDRESS", rich_help_panel=SOLVE_PANEL, show_default=False,
-                 help="Run on the Dask cluster at tcp://host:port (extra dask)."),
-]  # fmt: skip
-SweepLimitOpt = Annotated[
-    float | None,
-    typer.Option("--time-limit", metavar="SECONDS", rich_help_panel=SOLVE_PANEL, show_default=False,
-                 help="Wall clock after which the sweep ends; with -o it can be resumed."),
-]  # fmt: skip
-SweepWorkOpt = Annotated[
-    float,
-    typer.Option("--work-limit", metavar="N", rich_help_panel=SOLVE_PANEL,
-                 help="Deterministic work units for one point, then its best plan so far."),
-]  # fmt: skip
-SweepWorkersOpt = Annotated[
-    int | None,
-    typer.Option("--workers", metavar="N", rich_help_panel=SOLVE_PANEL, show_default=False,
-                 help="Processes; left out: as many as there are cores."),
-]  # fmt: skip
-FormOpt = Annotated[
-    Form | None,
-    typer.Option("--format", rich_help_panel=OUTPUT_PANEL, show_default=False,
-                 help="Left out: by the suffix of -o, else csv."),
-]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,9 +82,44 @@ class Request:
     options: "PlanOptions"
     resources: "Resources"
     output: Path | None
-    form: Form
+    form: Form | None
     quiet: bool
     verbose: bool
+
+    def choose(self, default: Form) -> Form:
+        """The form asked for, else that of the output's suffix, else `default`."""
+        suffix = "" if self.output is None else self.output.suffix.lower()
+        return self.form or SUFFIXES.get(suffix, default)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """The question beside the points: at most one of these is given."""
+
+    threshold: Sequence[str]
+    sensitivity: bool
+    minimise: str | None
+    maximise: str | None
+    target: str | None
+    resolution: str | None
+
+    def check(self) -> None:
+        """Raise InputError where more than one question is asked, or half of one."""
+        given = [
+            name
+            for name, value in (
+                ("--threshold", self.threshold), ("--sensitivity", self.sensitivity), ("--minimise", self.minimise),
+                ("--maximise", self.maximise),
+            )
+            if value
+        ]  # fmt: skip
+        if len(given) > 1:
+            raise InputError(f"{' and '.join(given)} are two questions: ask one at a time")
+        search = self.minimise or self.maximise
+        if bool(search) != bool(self.target):
+            raise InputError("--minimise or --maximise and --target go together, such as --target 150us")
+        if self.resolution and not (search or self.threshold):
+            raise InputError("--resolution goes with --threshold, --minimise or --maximise")
 
 
 def whatif_command(
@@ -121,6 +127,12 @@ def whatif_command(
     graphs: GraphsArg = None,
     sets: SetOpt = None,
     zipped: ZipOpt = False,
+    threshold: ThresholdOpt = None,
+    minimise: MinimiseOpt = None,
+    maximise: MaximiseOpt = None,
+    target: TargetOpt = None,
+    sensitivity: SensitivityOpt = False,
+    resolution: ResolutionOpt = None,
     scheduler: SchedulerOpt = None,
     bind: BindOpt = None,
     strict: StrictOpt = False,
@@ -140,13 +152,19 @@ def whatif_command(
 ) -> None:
     """Plan GRAPHs on PROFILEs whose numbers are changed: one row a point, with the plan's hash, time and proof.
 
-    With -o FILE a sweep that was stopped goes on where it was when the same command is repeated.
+    With -o FILE a sweep that was stopped goes on where it was when the same command is repeated. A question (where the
+    plan changes, what a number buys, what it takes to meet a target) is answered at every point of the --set values.
     """
+    asked = Asked(
+        threshold=threshold or (), sensitivity=sensitivity, minimise=minimise, maximise=maximise, target=target,
+        resolution=resolution,
+    )  # fmt: skip
+    asked.check()
     path = None if output is None or str(output) == "-" else output
     check_writable(path)
     check_limits(time_limit, work_limit, workers, seed)
     from fusesolve.pipeline.options import PlanOptions
-    from fusesolve.whatif.sweep import Resources
+    from fusesolve.whatif.executors import Resources
 
     request = Request(
         graphs=graphs or (), hardware=hardware, bind=bind or (), strict=strict,
@@ -155,9 +173,12 @@ def whatif_command(
             work_limit=work_limit, seed=seed,
         ),
         resources=Resources(workers=workers, scheduler=scheduler, time_limit=time_limit),
-        output=path, form=form or _form_of(path), quiet=quiet, verbose=verbose,
+        output=path, form=form, quiet=quiet, verbose=verbose,
     )  # fmt: skip
-    run_sweep(request, sets or [], zipped=zipped)
+    if asked.threshold or asked.sensitivity or asked.target:
+        run_question(request, sets or [], asked, zipped=zipped)
+    else:
+        run_sweep(request, sets or [], zipped=zipped)
 
 
 def check_limits(time_limit: float | None, work_limit: float, workers: int | None, seed: int) -> None:
@@ -169,11 +190,6 @@ def check_limits(time_limit: float | None, work_limit: float, workers: int | Non
         raise InputError(f"--workers {workers}: expected an integer of at least 1")
     if not 0 <= seed < 2**31:
         raise InputError(f"--seed {seed}: expected an integer from 0 to {2**31 - 1}")
-
-
-def _form_of(path: Path | None) -> Form:
-    found = {".json": Form.JSON, ".parquet": Form.PARQUET, ".pq": Form.PARQUET}
-    return Form.CSV if path is None else found.get(path.suffix.lower(), Form.CSV)
 
 
 def load_subjects(request: Request) -> tuple[list["Graph"], list["HardwareProfile"]]:
@@ -194,39 +210,113 @@ def load_subjects(request: Request) -> tuple[list["Graph"], list["HardwareProfil
     return graphs, profiles
 
 
-def run_sweep(request: Request, sets: Sequence[str], *, zipped: bool) -> None:
-    """Work out the crossed (or zipped) points and write the table."""
-    from fusesolve.whatif.axes import parse_axis
-    from fusesolve.whatif.files import load_parquet_library
+def make_study(request: Request, axes: "Sequence[Axis]", *, zipped: bool) -> "Study":
+    """The points of a request; warnings of its graphs are noted."""
     from fusesolve.whatif.points import build_study
-    from fusesolve.whatif.state import state_path
-    from fusesolve.whatif.sweep import run_study
 
-    if request.form is Form.PARQUET:
-        load_parquet_library()
-    axes = [parse_axis(text) for text in sets]
     graphs, profiles = load_subjects(request)
     study = build_study(graphs, profiles, axes, request.options, zipped=zipped)
     say = notes(quiet=request.quiet)
     for line in dict.fromkeys(line for subject in study.subjects for line in subject.warnings):
         say(f"warning: {line}")
+    return study
+
+
+def run_sweep(request: Request, sets: Sequence[str], *, zipped: bool) -> None:
+    """Work out the crossed (or zipped) points and write the table."""
+    from fusesolve.whatif.axes import parse_axis
+    from fusesolve.whatif.files import load_parquet_library
+    from fusesolve.whatif.state import state_path
+    from fusesolve.whatif.sweep import run_study
+
+    if request.choose(Form.CSV) is Form.PARQUET:
+        load_parquet_library()
+    study = make_study(request, [parse_axis(text) for text in sets], zipped=zipped)
     state = None if request.output is None else state_path(request.output)
     with shown_progress(quiet=request.quiet, verbose=request.verbose) as report:
         table, journal = run_study(study, request.resources, state=state, progress=report)
-    write_table(table, request)
+    write_table(table, study, request)
     journal.remove()
     if request.output is not None:
         plans = len({record["plan_sha256"] for record in table.records()} - {None})
-        say(f"wrote {request.output}: {len(table.rows):,} points, {plans:,} different plans")
+        notes(quiet=request.quiet)(f"wrote {request.output}: {len(table.rows):,} points, {plans:,} different plans")
 
 
-def write_table(table: "Table", request: Request) -> None:
-    """The table to stdout or the output file, in the form asked for."""
+def write_table(table: "Table", study: "Study", request: Request) -> None:
+    """The table of a sweep to stdout or the output file, in the form asked for."""
     from fusesolve.report.json import format_json
+    from fusesolve.report.whatif import sweep_table
     from fusesolve.whatif.files import format_csv, format_parquet
 
-    if request.form is Form.PARQUET:
+    form = request.choose(Form.CSV)
+    if form is Form.PARQUET:
         write_bytes(format_parquet(table), request.output)
+        return
+    if form is Form.TABLE:
+        text = sweep_table(table.to_dict(), [number.dimension for number in study.paths], **_look(request))
     else:
-        text = format_json(table.to_dict()) if request.form is Form.JSON else format_csv(table)
-        write_result(text, request.output)
+        text = format_json(table.to_dict()) if form is Form.JSON else format_csv(table)
+    write_result(text, request.output)
+
+
+def run_question(request: Request, sets: Sequence[str], asked: Asked, *, zipped: bool) -> None:
+    """Answer the question at every point, and write the answers as tables or JSON."""
+    from fusesolve.report.json import format_json
+
+    form = request.choose(Form.TABLE)
+    if form not in (Form.TABLE, Form.JSON):
+        raise InputError(
+            f"--format {form.value}: a question is answered as table or json; only sweeps have {form.value}"
+        )
+    with shown_progress(quiet=request.quiet, verbose=request.verbose) as report:
+        document, show = _answer(request, sets, asked, zipped=zipped, report=report)
+    write_result(format_json(document) if form is Form.JSON else show(document, **_look(request)), request.output)
+
+
+def _answer(
+    request: Request, sets: Sequence[str], asked: Asked, *, zipped: bool, report: "Report | None"
+) -> tuple[dict[str, Any], Callable[..., str]]:
+    """The document that answers, and what shows it to people."""
+    from fusesolve.report.whatif import search_table, sensitivity_table, thresholds_table
+    from fusesolve.whatif.axes import parse_axis, parse_map, parse_range
+    from fusesolve.whatif.questions import ask_sensitivity, ask_thresholds, ask_value
+
+    axes = [parse_axis(text) for text in sets]
+    if asked.sensitivity:
+        return ask_sensitivity(
+            make_study(request, axes, zipped=zipped), request.resources, progress=report
+        ), sensitivity_table
+    if asked.threshold:
+        span, lines = parse_map(asked.threshold)
+        study = make_study(request, [*axes, *([lines] if lines else [])], zipped=zipped)
+        step = _resolution(span.number, asked.resolution)
+        found = ask_thresholds(study, span, request.resources, resolution=step, progress=report)
+        return found, thresholds_table
+    option = "--maximise" if asked.maximise else "--minimise"
+    span = parse_range(asked.maximise or asked.minimise or "", option)
+    found = ask_value(
+        make_study(request, axes, zipped=zipped), span, _target_ns(asked.target or ""), request.resources,
+        largest=bool(asked.maximise), resolution=_resolution(span.number, asked.resolution), progress=report,
+    )  # fmt: skip
+    return found, search_table
+
+
+def _resolution(number: "NumberPath", text: str | None) -> float | None:
+    return None if text is None else number.read(text)
+
+
+def _target_ns(text: str) -> int:
+    from fusesolve.units import Dimension, parse_quantity
+
+    try:
+        target = round(1e9 * parse_quantity(text, Dimension.SECONDS))
+    except InputError as error:
+        raise InputError(f"--target: {error}") from error
+    if target < 1:
+        raise InputError(f"--target {text}: expected at least 1 ns")
+    return target
+
+
+def _look(request: Request) -> dict[str, Any]:
+    """Width and colour of a table for people."""
+    return {"width": result_width(request.output), "colour": request.output is None and colour_wanted()}

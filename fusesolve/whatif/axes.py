@@ -1,6 +1,7 @@
 """What a sweep varies: `PATH=2TB/s,4TB/s`, `PATH=LO..HI:STEPS`, `PATH=x0.5..x4:7:log`, as values of a profile."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fusesolve.errors import InputError
@@ -8,6 +9,7 @@ from fusesolve.hardware import HardwareProfile
 from fusesolve.hardware_yaml import NumberPath, number_at
 
 MOST_STEPS = 100_000
+MAP_LINES = 9
 SPACINGS = ("lin", "log")
 _UNIT = re.compile(r"[\d.]\s*([^\s\d.+-]\S*)\s*$")
 _EXAMPLE = "memory.dram.bandwidth=2TB/s,4TB/s or memory.dram.bandwidth=2TB/s..8TB/s:13"
@@ -78,6 +80,23 @@ def parse_range(text: str, option: str) -> Range:
         raise InputError(f"{option} {text}: expected PATH=LO..HI without steps, such as "
                          "memory.shared.per_block_max=32KiB..256KiB")  # fmt: skip
     return _parse_span(number, body, text)
+
+
+def parse_map(texts: Sequence[str]) -> tuple[Range, Axis | None]:
+    """One or two `--threshold`: the range to search, and the lines of a map (the second, `LO..HI[:LINES[:log]]`).
+
+    Raises InputError where there are more.
+    """
+    if len(texts) > 2:
+        raise InputError(f"--threshold is given {len(texts)} times: once for thresholds, twice for a map")
+    span = parse_range(texts[0], "--threshold")
+    if len(texts) == 1:
+        return span, None
+    second = texts[1] if ":" in texts[1] else f"{texts[1]}:{MAP_LINES}"
+    axis = parse_axis(second)
+    if axis.number.path == span.number.path:
+        raise InputError(f"--threshold gives {span.number.path} twice; a map needs two different numbers")
+    return span, axis
 
 
 def _split(text: str, option: str) -> tuple[NumberPath, str]:

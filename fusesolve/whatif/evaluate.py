@@ -18,7 +18,7 @@ from fusesolve.pipeline.planning import Clock, Planning, enumerate_space, price_
 from fusesolve.plan import partition_sha256
 from fusesolve.solve import Shortlist, SolveResult, Status, start_shortlist
 from fusesolve.solve.order import order_columns
-from fusesolve.whatif.points import Block
+from fusesolve.whatif.points import Block, Subject
 from fusesolve.whatif.rows import BOUND_TERMS, Outcome
 
 SPACES_KEPT = 4  # kernel spaces that a process keeps, one a graph
@@ -30,12 +30,14 @@ def evaluate_block(block: Block) -> list[Outcome]:
 
     A point's outcome depends on the block alone: not on the process, its earlier work or the number of processes.
     """
-    bench = Bench(graph=block.subject.graph, space=_space(block), options=block.options)
+    bench = open_bench(block.subject, block.options)
     return [bench.outcome(point.profile) for point in block.points]
 
 
-def _space(block: Block) -> Space:
-    return _enumerated(_Key(block.subject.sha256, block.options, block.subject.graph))
+def open_bench(subject: Subject, options: PlanOptions) -> "Bench":
+    """A bench for a graph; its kernel space is that of an earlier bench of the process where there was one."""
+    space = _enumerated(_Key(subject.sha256, options, subject.graph))
+    return Bench(graph=subject.graph, space=space, options=options)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,54 +1,95 @@
-"""Where the blocks of a sweep are worked out: this process, processes of this machine, or a Dask cluster."""
+"""Where the parts of a study are worked out: this process, processes of this machine, or a Dask cluster."""
 
 import importlib
+import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeAlias
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from fusesolve.errors import InputError, MissingError, NoPlanError
-from fusesolve.whatif.evaluate import evaluate_block
-from fusesolve.whatif.points import Block
-from fusesolve.whatif.rows import Outcome
 
-Result: TypeAlias = tuple[int, list[Outcome]]
-Executor: TypeAlias = Callable[[Sequence[Block]], Iterator[Result]]
+Part = TypeVar("Part")
+Result = TypeVar("Result")
 
 CONNECT_S = 10
 
 
-def work_out(block: Block) -> Result:
-    """The number of a block and its outcomes; runs in any process that has fusesolve."""
-    return block.index, evaluate_block(block)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resources:
+    """What a study may use: processes of this machine (None: one a core), or the Dask cluster at `scheduler`.
 
-
-def run_here(blocks: Sequence[Block]) -> Iterator[Result]:
-    """One block after the other in this process."""
-    return map(work_out, blocks)
-
-
-def run_processes(blocks: Sequence[Block], workers: int) -> Iterator[Result]:
-    """Blocks as they are finished by `workers` processes of this machine.
-
-    NoPlanError where a process was killed: what is finished is kept, and the same command goes on from there.
+    `time_limit`: seconds for all of it, or None.
     """
+
+    workers: int | None = None
+    scheduler: str | None = None
+    time_limit: float | None = None
+
+
+def execute(
+    work: Callable[[Part], Result], parts: Sequence[Part], resources: Resources
+) -> "closing[_Results[tuple[int, Result]]]":
+    """`(place, work(part))` of all parts as they are finished, in any order; what is not asked for is not started.
+
+    `work` is a function of a module, so that any process can run it; a part's result must not depend on where it ran.
+    """
+    tasks = [(place, part) for place, part in enumerate(parts)]
+    count = min(resources.workers or os.cpu_count() or 1, len(tasks))
+    if resources.scheduler is not None and tasks:
+        found = _on_cluster(work, tasks, resources.scheduler)
+    elif count > 1:
+        found = _in_processes(work, tasks, count)
+    else:
+        found = (_work(work, place, part) for place, part in tasks)
+    return closing(_Results(found))
+
+
+class _Results(Iterator[Result]):
+    """An iterator that can be closed, whatever it iterates over."""
+
+    def __init__(self, results: Iterator[Result]) -> None:
+        self.results = results
+
+    def __next__(self) -> Result:
+        return next(self.results)
+
+    def close(self) -> None:
+        """End the executor: nothing more is started."""
+        end = getattr(self.results, "close", None)
+        if end is not None:
+            end()
+
+
+def _work(work: Callable[[Part], Result], place: int, part: Part) -> tuple[int, Result]:
+    return place, work(part)
+
+
+def _in_processes(
+    work: Callable[[Part], Result], tasks: Sequence[tuple[int, Part]], workers: int
+) -> Iterator[tuple[int, Result]]:
+    """Processes of this machine; NoPlanError where one was killed."""
     import joblib
 
-    joblib_dead: Any = importlib.import_module("joblib.externals.loky").process_executor.TerminatedWorkerError
-    tasks = (joblib.delayed(work_out)(block) for block in blocks)
+    killed: Any = importlib.import_module("joblib.externals.loky").process_executor.TerminatedWorkerError
+    calls = (joblib.delayed(_work)(work, place, part) for place, part in tasks)
+    pool = joblib.Parallel(n_jobs=workers, return_as="generator_unordered", pre_dispatch="2*n_jobs", batch_size=1)
     try:
-        yield from joblib.Parallel(n_jobs=workers, return_as="generator_unordered", pre_dispatch="2*n_jobs",
-                                   batch_size=1)(tasks)  # fmt: skip
-    except joblib_dead as error:
+        yield from pool(calls)
+    except killed as error:
         raise NoPlanError(
             "a process of the sweep was killed (out of memory?); what is finished is kept: repeat the command to go "
             "on, with fewer --workers"
         ) from error
 
 
-def run_cluster(blocks: Sequence[Block], address: str) -> Iterator[Result]:
-    """Blocks as they are finished by the workers of the Dask cluster at `address` (`tcp://host:port`).
+def _on_cluster(
+    work: Callable[[Part], Result], tasks: Sequence[tuple[int, Part]], address: str
+) -> Iterator[tuple[int, Result]]:
+    """The workers of a Dask cluster; what a worker that dies had in work is given to others by the scheduler.
 
-    A worker that dies loses only its unfinished blocks, which the scheduler gives to others. MissingError without the
-    extra `dask`, InputError where nothing answers, NoPlanError where too many workers died over one block.
+    MissingError without the extra `dask`, InputError where nothing answers, NoPlanError where one part took too many
+    workers with it.
     """
     try:
         dask: Any = importlib.import_module("distributed")
@@ -59,9 +100,9 @@ def run_cluster(blocks: Sequence[Block], address: str) -> Iterator[Result]:
     except (OSError, ValueError) as error:
         raise InputError(f"--scheduler {address}: no Dask scheduler answers there ({error})") from error
     with client:
-        futures = [client.submit(work_out, block, pure=False) for block in blocks]
+        futures = [client.submit(_work, work, place, part, pure=False) for place, part in tasks]
         try:
-            for future in dask.as_completed(futures):
+            for future in dask.as_completed(futures, loop=client.loop):
                 yield future.result()
                 future.release()
         except dask.KilledWorker as error:

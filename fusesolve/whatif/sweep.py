@@ -1,31 +1,16 @@
 """Running a study: blocks out, outcomes in, kept in the journal until the table is whole."""
 
-import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import cast
 
 from fusesolve.errors import NoPlanError
 from fusesolve.pipeline.options import Event, Report
-from fusesolve.whatif.executors import Result, run_cluster, run_here, run_processes
+from fusesolve.whatif.evaluate import evaluate_block
+from fusesolve.whatif.executors import Resources, execute
 from fusesolve.whatif.points import Block, Study
 from fusesolve.whatif.rows import Cell, Table, make_table
 from fusesolve.whatif.state import Journal, open_journal
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resources:
-    """What a sweep may use: processes of this machine (None: one a core), or the Dask cluster at `scheduler`.
-
-    `time_limit`: seconds for all of it, or None.
-    """
-
-    workers: int | None = None
-    scheduler: str | None = None
-    time_limit: float | None = None
 
 
 def run_study(
@@ -44,10 +29,10 @@ def run_study(
     tell = _teller(sum(len(block.points) for block in blocks), sum(len(block.points) for block in rest), progress)
     tell(0)
     left = len(rest)
-    with closing(_execute(rest, resources)) as results:
+    with execute(evaluate_block, rest, resources) as results:
         for number, outcomes in results:
-            block = blocks[number]
-            journal.add(number, [_row(study, block, place, o.cells()) for place, o in enumerate(outcomes)])
+            block = rest[number]
+            journal.add(block.index, [_row(study, block, place, o.cells()) for place, o in enumerate(outcomes)])
             left -= 1
             tell(len(outcomes))
             spent = time.monotonic() - started
@@ -55,33 +40,6 @@ def run_study(
                 raise NoPlanError(_too_late(journal, blocks, resources.time_limit))
     rows = [row for block in blocks for row in journal.done[block.index]]
     return make_table([number.path for number in study.paths], rows), journal
-
-
-def _execute(blocks: Sequence[Block], resources: Resources) -> "_Results":
-    count = min(resources.workers or os.cpu_count() or 1, len(blocks))
-    if not blocks:
-        found: Iterator[Result] = iter(())
-    elif resources.scheduler is not None:
-        found = run_cluster(blocks, resources.scheduler)
-    else:
-        found = run_processes(blocks, count) if count > 1 else run_here(blocks)
-    return _Results(found)
-
-
-class _Results:
-    """An iterator that can be closed, whether or not what it iterates over can."""
-
-    def __init__(self, results: Iterator[Result]) -> None:
-        self.results = results
-
-    def __iter__(self) -> Iterator[Result]:
-        return self.results
-
-    def close(self) -> None:
-        """End the executor: nothing more is started."""
-        end = getattr(self.results, "close", None)
-        if end is not None:
-            cast(Callable[[], None], end)()
 
 
 def _row(study: Study, block: Block, place: int, cells: Sequence[Cell]) -> list[Cell]:

@@ -15,11 +15,12 @@ from fusesolve.pipeline.options import PlanOptions
 from fusesolve.plan import partition_sha256
 from fusesolve.whatif.axes import parse_axis
 from fusesolve.whatif.evaluate import evaluate_block
+from fusesolve.whatif.executors import Resources
 from fusesolve.whatif.files import format_csv
 from fusesolve.whatif.points import build_study, set_numbers
 from fusesolve.whatif.rows import BOUND_TERMS, FIXED_COLUMNS
 from fusesolve.whatif.state import open_journal, state_path
-from fusesolve.whatif.sweep import Resources, duration, run_study
+from fusesolve.whatif.sweep import duration, run_study
 
 SETS = ("memory.dram.bandwidth=1TB/s,3TB/s", "launch.stream=1us..5us:3")
 HERE = Resources(workers=1)

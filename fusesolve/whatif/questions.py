@@ -1,0 +1,111 @@
+"""Questions about every base point of a study: thresholds, sensitivities, searches; the answers as plain documents."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fusesolve.pipeline.options import Event, PlanOptions, Report
+from fusesolve.whatif.axes import Range
+from fusesolve.whatif.evaluate import open_bench
+from fusesolve.whatif.executors import Resources, execute
+from fusesolve.whatif.points import Point, Study, Subject
+from fusesolve.whatif.search import find_value
+from fusesolve.whatif.sensitivity import judge_trials, plan_trials, trial_study
+from fusesolve.whatif.sweep import run_study
+from fusesolve.whatif.thresholds import find_thresholds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """One number's range on one base point; `target_ns` None asks for thresholds, else for the value that meets it."""
+
+    subject: Subject
+    point: Point
+    options: PlanOptions
+    span: Range
+    resolution: float | None
+    target_ns: int | None = None
+    largest: bool = False
+
+
+def answer(question: Question) -> dict[str, Any]:
+    """The answer as plain data; runs in any process that has fusesolve."""
+    bench = open_bench(question.subject, question.options)
+    profile, name = question.point.profile, question.point.hardware
+    if question.target_ns is None:
+        return find_thresholds(bench, profile, question.span, resolution=question.resolution, hardware=name).to_dict()
+    return find_value(
+        bench, profile, question.span, question.target_ns, largest=question.largest, resolution=question.resolution,
+        hardware=name,
+    ).to_dict()  # fmt: skip
+
+
+def ask_thresholds(
+    study: Study, span: Range, resources: Resources, *, resolution: float | None = None, progress: Report | None = None
+) -> dict[str, Any]:
+    """The `fusesolve-thresholds/1` document: where the plan changes along `span`, for each point of the study.
+
+    A study over one more number makes a map: its points are the lines.
+    """
+    question = _asker(study, span, resolution)
+    lines = _ask_all(study, [question(point) for point in study.points], resources, progress)
+    return {"format": "fusesolve-thresholds/1", **_paths(study, span), "lines": lines}
+
+
+def ask_value(
+    study: Study, span: Range, target_ns: int, resources: Resources, *, largest: bool = False,
+    resolution: float | None = None, progress: Report | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """The `fusesolve-search/1` document: the smallest (largest) value of `span` that meets `target_ns`, for each point.
+
+    Raises NoPlanError where a point has none.
+    """
+    question = _asker(study, span, resolution)
+    asked = [replace(question(point), target_ns=target_ns, largest=largest) for point in study.points]
+    return {
+        "format": "fusesolve-search/1", **_paths(study, span), "lines": _ask_all(study, asked, resources, progress)
+    }  # fmt: skip
+
+
+def ask_sensitivity(study: Study, resources: Resources, *, progress: Report | None = None) -> dict[str, Any]:
+    """The `fusesolve-sensitivity/1` document: what 1 % of each number buys, for each point of the study."""
+    trials = [plan_trials(point) for point in study.points]
+    asked = trial_study(study, trials)
+    table, _ = run_study(asked, resources, progress=progress)
+    lines = [_with_numbers(study, place, line) for place, line in enumerate(judge_trials(trials, table))]
+    return {"format": "fusesolve-sensitivity/1", "set": [number.path for number in study.paths], "lines": lines}
+
+
+def _asker(study: Study, span: Range, resolution: float | None) -> Callable[[Point], Question]:
+    def question(point: Point) -> Question:
+        span.ends(point.profile)
+        return Question(
+            subject=study.subjects[point.subject], point=point, options=study.options, span=span, resolution=resolution
+        )
+
+    return question
+
+
+def _paths(study: Study, span: Range) -> dict[str, Any]:
+    return {
+        "path": span.number.path, "dimension": span.number.dimension.value,
+        "set": [number.path for number in study.paths],
+    }  # fmt: skip
+
+
+def _ask_all(
+    study: Study, questions: Sequence[Question], resources: Resources, progress: Report | None
+) -> list[dict[str, Any]]:
+    """The answers in the order of the questions, with the swept numbers of their points."""
+    found: dict[int, dict[str, Any]] = {}
+    with execute(answer, questions, resources) as answers:
+        for place, line in answers:
+            found[place] = _with_numbers(study, place, line)
+            if progress is not None:
+                progress(Event(stage=f"{len(found)} of {len(questions)} lines"))
+    return [found[place] for place in range(len(questions))]
+
+
+def _with_numbers(study: Study, place: int, line: dict[str, Any]) -> dict[str, Any]:
+    numbers = dict(zip((number.path for number in study.paths), study.points[place].numbers, strict=True))
+    return {**line, "set": numbers}
