@@ -75,7 +75,17 @@ def show_profile(path_or_name: str) -> list[ShownLeaf]:
         _shown(profile, f"calibration.{name}", _constant_text(name, constant.value))
         for name, constant in profile.calibration.items()
     ]
-    return shown + constants
+    return [*shown, *([_mark(profile)] if profile.uncalibrated else []), *constants]
+
+
+def _mark(profile: HardwareProfile) -> ShownLeaf:
+    """That a profile is not calibrated, with the error to expect where it was measured on its relatives."""
+    error = profile.calibration.get("transfer_error")
+    note = "" if error is None else f"expect errors of about {100 * error.value:.0f} % (transfer_error)"
+    return ShownLeaf(
+        path="calibration.uncalibrated", value="true", source="no constant was fitted on this device", accuracy="",
+        note=note,
+    )  # fmt: skip
 
 
 def check_profile(path: str) -> list[str]:

@@ -154,6 +154,7 @@ CONSTANTS: Mapping[str, Dimension] = {
     "attention_exponential": _R,
     "attention_block": _S,
     "attention_dram": _R,
+    "transfer_error": _R,
     "stream_share": _R,
     "l2_stream": _BW,
     "row_latency": _S,

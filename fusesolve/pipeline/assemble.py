@@ -13,6 +13,7 @@ from fusesolve.candidates.program import Program
 from fusesolve.candidates.space import Kernel
 from fusesolve.cost.table import TERMS, TILING
 from fusesolve.graph import Node
+from fusesolve.hardware import HardwareProfile
 from fusesolve.importers.native import native_document
 from fusesolve.pipeline.conflicts import explain_infeasible
 from fusesolve.pipeline.memory import peak_memory
@@ -114,16 +115,19 @@ def _space_record(priced: Priced) -> SpaceRecord:
     for low, high in sorted((k.members[0], k.members[-1]) for k in legal):
         regions += low > reach or not regions
         reach = max(reach, high)
-    return SpaceRecord(
-        candidates=len(legal), truncated=bool(space.cut_by), cut_by=tuple(space.cut_by), regions=regions
-    )
+    return SpaceRecord(candidates=len(legal), truncated=bool(space.cut_by), cut_by=tuple(space.cut_by), regions=regions)
+
+
+def _uncalibrated(profile: HardwareProfile) -> str:
+    error = profile.calibration.get("transfer_error")
+    expected = "" if error is None else f"; expect errors of about {100 * error.value:.0f} %"
+    return f"profile {profile.name} is uncalibrated: its constants are its family's or the model's defaults{expected}"
 
 
 def _warnings(planning: Planning, program: Program, order: Sequence[Kernel]) -> tuple[str, ...]:
     found = [*planning.warnings, *planning.graph.warnings]
     if planning.profile.uncalibrated:
-        name = planning.profile.name
-        found.append(f"profile {name} is uncalibrated: its constants are its family's or the model's defaults")
+        found.append(_uncalibrated(planning.profile))
     for operator in program.operators:
         node = program.graph.nodes[operator.node]
         if node.op == "opaque" and not any(node.source in line for line in found):

@@ -21,6 +21,7 @@ from fusesolve.study.metrics import Errors, measure_errors
 from fusesolve.study.predict import Array, price_samples
 from fusesolve.study.readers import read_table
 from fusesolve.study.samples import Sample, Skipped
+from fusesolve.study.transfer import Transfer, transfer
 
 FORMAT = "fusesolve-accuracy/1"
 WORST = 10  # rows that are shown of each operator
@@ -135,10 +136,13 @@ def chosen(samples: Sequence[Sample], part: Part) -> list[Sample]:
     return [sample for sample in samples if is_fit_row(sample) == (part is Part.FIT)]
 
 
-def measure_accuracy(paths: Sequence[Path], hardware: str | None = None, part: Part = Part.ALL) -> Accuracy:
+def measure_accuracy(
+    paths: Sequence[Path], hardware: str | None = None, part: Part = Part.ALL, *, leave_out: bool = False
+) -> Accuracy:
     """The errors on the tables at `paths`.
 
     `hardware`: a profile (name or path) for every device; None takes the bundled profile of each device text.
+    `leave_out`: every profile gets the constants of its family's other devices (`transfer`) instead of its own.
     Raises InputError where a table or the profile cannot be read. Tables without a reader are listed as excluded.
     """
     rows: list[AccuracyRow] = []
@@ -146,7 +150,7 @@ def measure_accuracy(paths: Sequence[Path], hardware: str | None = None, part: P
     hosts: list[FileHost] = []
     excluded: list[Excluded] = []
     for path in paths:
-        outcome = read_gains(path, hardware)
+        outcome = None if leave_out else read_gains(path, hardware)
         if outcome is not None:
             gains += outcome.gains
             rows += [_timed_row(path.name, times) for times in outcome.times]
@@ -163,13 +167,24 @@ def measure_accuracy(paths: Sequence[Path], hardware: str | None = None, part: P
             if name is None:
                 skipped += [Skipped(device, f"no bundled profile stands for the device '{device}'")] * len(samples)
                 continue
-            found = predict(table.file, device, chosen(samples, part), name)
+            left_out = transfer(name) if leave_out else None
+            if leave_out and left_out is None:
+                why = "no other device of its vendor has calibrated constants"
+                skipped += [Skipped(device, why)] * len(samples)
+                continue
+            found = _predicted(table.file, device, chosen(samples, part), name, left_out)
             rows += _rows(found)
             hosts += [FileHost(file=table.file, host=host) for host in found.hosts]
             refused = int(np.count_nonzero(~np.isfinite(found.kernels)))
             skipped += [Skipped(device, "the profile has no legal kernel for the operator")] * refused
         excluded += _counted(table.file, skipped)
     return Accuracy(part=part, rows=tuple(rows), gains=tuple(gains), hosts=tuple(hosts), excluded=tuple(excluded))
+
+
+def _predicted(file: str, device: str, samples: Sequence[Sample], name: str, left_out: Transfer | None) -> Predictions:
+    if left_out is None:
+        return predict(file, device, samples, name)
+    return predict_on(file, device, samples, f"{name} by {' '.join(left_out.donors)}", left_out.profile)
 
 
 def predict(file: str, device: str, samples: Sequence[Sample], name: str) -> Predictions:
