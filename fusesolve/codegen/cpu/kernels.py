@@ -1,0 +1,46 @@
+"""CPU kernels of a group: which template writes it, and what every template makes.
+
+A kernel is a function of a task number and the arrays; tasks are independent and run on all cores.
+"""
+
+from collections.abc import Callable, Mapping
+
+from fusesolve.candidates.loops import build_nest
+from fusesolve.candidates.program import Program
+from fusesolve.codegen.cpu.columns import emit_columns
+from fusesolve.codegen.cpu.points import emit_points
+from fusesolve.codegen.cpu.rows import emit_rows
+from fusesolve.codegen.cpu.tasks import CpuKernel
+from fusesolve.codegen.kernel import Task, kernel_order
+from fusesolve.codegen.planned import PlannedKernel
+from fusesolve.codegen.scalars import UnsupportedError
+from fusesolve.group import Template
+
+
+def _emit_reduction(task: Task) -> tuple[CpuKernel, ...]:
+    """Rows where the innermost loop in memory is reduced, else columns: the innermost loop is what vectorises."""
+    nest = task.nest
+    order = [loop for loop in kernel_order(task.program, nest) if nest.extent[loop] > 1]
+    return emit_rows(task) if not order or order[-1] in nest.reduced else emit_columns(task)
+
+
+EMITTERS: Mapping[Template, Callable[[Task], tuple[CpuKernel, ...]]] = {
+    Template.POINTWISE: emit_points,
+    Template.MOVEMENT: emit_points,
+    Template.ROW: _emit_reduction,
+    Template.REDUCTION: _emit_reduction,
+    Template.CONTRACTION: emit_columns,
+}
+
+
+def emit_cpu(program: Program, kernel: PlannedKernel) -> tuple[CpuKernel, ...]:
+    """The CPU kernels of a group, to run one after the other; UnsupportedError with the reason where none is written."""
+    if kernel.implementation == "library":
+        raise UnsupportedError("a library kernel is taken")
+    nest = build_nest(program, kernel.members)
+    if any(program.storage[s].type.size == 0 for s in (*kernel.reads, *kernel.writes)):
+        raise UnsupportedError("a tensor of it is empty")
+    emitter = EMITTERS.get(nest.template)
+    if emitter is None:
+        raise UnsupportedError(f"{nest.template.value} groups have no CPU source")
+    return emitter(Task(program=program, nest=nest, kernel=kernel))

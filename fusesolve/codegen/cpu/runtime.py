@@ -1,0 +1,96 @@
+"""Running generated CPU files in this process: compile on the first call, run on all cores, time by repetition."""
+
+import importlib.util
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from fusesolve.codegen.cpu.module import CpuModule
+from fusesolve.errors import ValidationError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array: TypeAlias = NDArray[Any]
+
+REPEATS = 9
+ENOUGH_S = 0.2  # seconds of repeats after which no more are made
+
+
+class CpuKernelError(ValidationError):
+    """A kernel that Numba refuses to compile; the message ends with what it said."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """Seconds of one call: median, and the 20th and 80th percentile over the repeats."""
+
+    median: float
+    p20: float
+    p80: float
+
+
+class CpuRunner:
+    """The groups of one generated CPU file, ready to be called on flat arrays."""
+
+    def __init__(self, made: CpuModule) -> None:
+        self._module = _load(made.text)
+        self.groups: Mapping[int, Callable[..., None]] = self._module.GROUPS
+
+    def run(self, group: int, reads: "Sequence[Array]", writes: "Sequence[Array]") -> None:
+        """Compute a group: flat arrays in the order of its reads and writes. CpuKernelError where it does not compile."""
+        from numba.core.errors import NumbaError
+
+        try:
+            self.groups[group](*map(_bits, reads), *map(_bits, writes))
+        except NumbaError as error:
+            lines = [item.strip() for item in str(error).splitlines() if item.strip()]
+            raise CpuKernelError(f"{type(error).__name__}: {lines[0] if lines else ''}") from error
+
+    def time(self, group: int, reads: "Sequence[Array]", writes: "Sequence[Array]") -> Timing:
+        """Seconds of a group after a warm-up call."""
+        self.run(group, reads, writes)
+        arrays = [_bits(array) for array in (*reads, *writes)]
+        return timed(lambda: self.groups[group](*arrays))
+
+
+def _bits(array: "Array") -> "Array":
+    """Floats of 16 bits as the bits that the kernels take; everything else as it is."""
+    import numpy as np
+
+    return array.view(np.uint16) if array.dtype.itemsize == 2 and array.dtype.kind not in "iu" else array
+
+
+def timed(call: Callable[[], object], repeats: int = REPEATS) -> Timing:
+    """Seconds of a call: at least three repeats, `repeats` where they are fast; short calls are timed in batches."""
+    start = time.perf_counter()
+    call()
+    once = max(time.perf_counter() - start, 1e-9)
+    batch = max(1, min(1000, int(2e-4 / once)))
+    found: list[float] = []
+    began = time.perf_counter()
+    while len(found) < repeats and (len(found) < 3 or time.perf_counter() - began < ENOUGH_S * repeats):
+        start = time.perf_counter()
+        for _ in range(batch):
+            call()
+        found.append((time.perf_counter() - start) / batch)
+    low, high = (statistics.quantiles(found, n=5)[k] for k in (0, 3))
+    return Timing(median=statistics.median(found), p20=low, p80=high)
+
+
+def _load(text: str) -> ModuleType:
+    """Import source text as a module; it is our own, made from numbers only."""
+    with tempfile.TemporaryDirectory(prefix="fusesolve-") as folder:
+        path = Path(folder) / "kernels.py"
+        path.write_text(text, encoding="utf-8")
+        spec = importlib.util.spec_from_file_location("fusesolve_cpu_kernels", path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    return module

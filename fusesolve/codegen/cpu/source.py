@@ -1,0 +1,144 @@
+"""The body of a CPU kernel: values at indices as on a device, over loops that are merged where memory allows.
+
+Loops that every index expression of the kernel walks as one (`a * extent + b`) become one run, so that the innermost
+run is long and its accesses are contiguous: that is what the compiler turns into vector instructions.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from fusesolve.codegen.affine import Affine, Var, variable
+from fusesolve.codegen.kernel import Task
+from fusesolve.codegen.scalars import UnsupportedError
+from fusesolve.codegen.source import INDENT
+from fusesolve.codegen.values import Index, KernelSource
+from fusesolve.graph import DType
+
+NARROW = frozenset({DType.F16, DType.BF16})  # stored as 16 bits, widened at the load and rounded at the store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """Loops of the nest, outer to inner, walked as one loop of `extent` by the variable `name`."""
+
+    loops: tuple[int, ...]
+    extents: tuple[int, ...]
+    name: str
+
+    @property
+    def extent(self) -> int:
+        """Steps of the merged loop."""
+        return prod(self.extents)
+
+
+class CpuSource(KernelSource):
+    """The body of one kernel of a task; `runs` are the merged loops once they are known."""
+
+    def __init__(self, task: Task) -> None:
+        storages = [*task.kernel.reads, *task.kernel.writes]
+        super().__init__(task.program, task.nest, {item: f"a{n}" for n, item in enumerate(storages)})
+        for item in storages:
+            self._check(task.program.storage[item].type.dtype, task.program.storage[item].value)
+        self.task = task
+        self.runs: tuple[Run, ...] = ()
+        self.seen: list[Affine] = []
+
+    @staticmethod
+    def _check(dtype: DType, name: str) -> None:
+        if dtype in (DType.U32, DType.F8E4M3, DType.F8E5M2):
+            raise UnsupportedError(f"{name}: {dtype.value} values have no CPU source")
+
+    def index(self, expression: Affine) -> str:
+        """An index expression over the runs; loops that a run cannot stand for keep their own variables."""
+        self.seen.append(expression)
+        for run in self.runs:
+            expression = self._merged(run, expression)
+        return super().index(expression)
+
+    def _merged(self, run: Run, expression: Affine) -> Affine:
+        terms = dict(expression.terms)
+        step = 1
+        wanted: dict[Var, int] = {}
+        for loop, extent in zip(reversed(run.loops), reversed(run.extents), strict=True):
+            if extent > 1:
+                wanted[self.vars[loop]] = step
+            step *= extent
+        found = {var: terms[var] for var in wanted if var in terms}
+        if not found or len(found) < len(wanted):
+            return expression
+        scale, rest = divmod(found[min(wanted, key=wanted.__getitem__)], min(wanted.values()))
+        if rest or any(found[var] != scale * wanted[var] for var in wanted):
+            return expression
+        kept = Affine(tuple(term for term in expression.terms if term[0] not in wanted), expression.const)
+        return kept + variable(Var(run.name, run.extent)).scaled(scale)
+
+    def unravel(self, place: int, depth: int, runs: Iterable[Run]) -> None:
+        """Before line `place`, define the loops' own variables that the body uses, from the variables of `runs`."""
+        lines = []
+        for run in runs:
+            for n, loop in enumerate(run.loops):
+                var = self.vars[loop]
+                if var.name not in self.used or var.extent == 1:
+                    continue
+                step = prod(run.extents[n + 1 :])
+                text = run.name if step == 1 else f"{run.name} // u32({step})"
+                if prod(run.extents[:n]) > 1:
+                    text = f"{text} % u32({var.extent})"
+                lines.append(f"{INDENT * depth}{var.name} = u32({text})")
+        self.lines[place:place] = lines
+
+    def fetch(self, storage: int, offset: Affine) -> str:
+        """A load from a position, once in a scope."""
+        found = self.recall((storage, offset))
+        return found if found is not None else self.keep((storage, offset), self._load(storage, offset))
+
+    def _load(self, storage: int, offset: Affine) -> str:
+        dtype = self.program.storage[storage].type.dtype
+        if dtype not in NARROW:
+            return super().fetch(storage, offset)
+        if storage not in self.arrays:
+            raise UnsupportedError(f"{self.program.storage[storage].value} is not an argument of the kernel")
+        return self.value(f"from_{dtype.value}({self.arrays[storage]}[{self.index(offset)}])")
+
+    def store(self, storage: int, index: Index, text: str) -> None:
+        """A store of one element."""
+        dtype = self.program.storage[storage].type.dtype
+        super().store(storage, index, f"to_{dtype.value}({text})" if dtype in NARROW else text)
+
+    def write_at(self, storage: int, loops: frozenset[int]) -> None:
+        """Store what the group computes for a storage at the current point of `loops`; one point stores it where
+        the value has fewer loops than the kernel."""
+        position = self.task.writer(storage)
+        own = self.nest.loops(position)
+        if not own <= loops or position in self.nest.inlined:
+            raise UnsupportedError(f"{self.program.storage[storage].value} is written at points the kernel has not")
+        rest = [self.vars[loop] for loop in sorted(loops - own) if self.nest.extent[loop] > 1]
+        index, name = self.coords(position), self.program.storage[storage].value
+        if not rest:
+            self.store(storage, index, self.at(name, index))
+            return
+        self.used.update(var.name for var in rest)
+        with self.block(f"if {' and '.join(f'{var.name} == u32(0)' for var in rest)}:"):
+            self.store(storage, index, self.at(name, index))
+
+
+def merged_runs(source: CpuSource, order: Sequence[int], prefix: str) -> tuple[Run, ...]:
+    """The loops of `order` (outer to inner) as few runs as the index expressions that `source` has seen allow."""
+    extent = source.nest.extent
+    groups: list[list[int]] = []
+    for loop in (loop for loop in order if extent[loop] > 1):
+        if groups and all(_follows(source, expression, groups[-1][-1], loop) for expression in source.seen):
+            groups[-1].append(loop)
+        else:
+            groups.append([loop])
+    return tuple(
+        Run(loops=tuple(group), extents=tuple(extent[loop] for loop in group), name=f"{prefix}{n}")
+        for n, group in enumerate(groups)
+    )
+
+
+def _follows(source: CpuSource, expression: Affine, outer: int, inner: int) -> bool:
+    """Whether an expression walks two adjacent loops as one."""
+    terms = dict(expression.terms)
+    return terms.get(source.vars[outer], 0) == terms.get(source.vars[inner], 0) * source.nest.extent[inner]

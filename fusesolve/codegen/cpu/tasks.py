@@ -1,0 +1,79 @@
+"""One emitted CPU kernel: its arguments and body, and how its points are shared out as tasks."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import prod
+
+from fusesolve.codegen.cpu.source import CpuSource, Run
+from fusesolve.codegen.kernel import ceil_div
+
+POINTS = 16_384  # points of one task, about: far above the cost of handing out a task, and small beside the caches
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpuKernel:
+    """One kernel function `name(t, *names)` for t in range(tasks). `arguments` are storage numbers, -1 the workspace.
+
+    `workspace`: elements and register type of memory between two kernels of one group, None where there is none.
+    """
+
+    names: tuple[str, ...]
+    arguments: tuple[int, ...]
+    body: tuple[str, ...]
+    tasks: int
+    workspace: tuple[int, str] | None = None
+
+    def text(self, name: str) -> str:
+        """The function's source, without its decorator."""
+        return "\n".join((f"def {name}({', '.join(('t', *self.names))}):", *self.body)) + "\n"
+
+
+def finished(source: CpuSource, tasks: int, workspace: tuple[int, str] | None = None) -> CpuKernel:
+    """The kernel that a body has become."""
+    names, storages = tuple(source.arrays.values()), tuple(source.arrays)
+    if workspace is not None:
+        names, storages = (*names, "w0"), (*storages, -1)
+    return CpuKernel(names=names, arguments=storages, body=tuple(source.lines), tasks=tasks, workspace=workspace)
+
+
+def unflatten(source: CpuSource, flat: str, runs: Sequence[Run]) -> None:
+    """Define the variables of `runs` (outer to inner) from a flat index."""
+    for n, run in enumerate(runs):
+        step = prod(item.extent for item in runs[n + 1 :])
+        text = flat if step == 1 else f"{flat} // {step}"
+        if prod(item.extent for item in runs[:n]) > 1:
+            text = f"({text}) % {run.extent}" if step > 1 else f"{text} % {run.extent}"
+        source.line(f"{run.name} = u32({text})")
+
+
+@contextmanager
+def each_row(source: CpuSource, runs: Sequence[Run], per_row: int) -> Iterator[int]:
+    """A loop over the rows of one task, with the variables of `runs` defined; gives the number of tasks.
+
+    `per_row`: points of a row.
+    """
+    rows = prod(run.extent for run in runs)
+    step = max(1, POINTS // max(1, per_row))
+    tasks = ceil_div(rows, step)
+    last = f"min((t + 1) * {step}, {rows})" if rows % step else f"(t + 1) * {step}"
+    with source.block(f"for q in range(t * {step}, {last}):"):
+        unflatten(source, "q", runs)
+        place, depth = len(source.lines), source.depth
+        yield tasks
+        source.unravel(place, depth, runs)
+
+
+@contextmanager
+def vector_loop(source: CpuSource, run: Run | None, low: str = "0", high: str | None = None) -> Iterator[None]:
+    """The innermost loop: `run` from `low` up to `high` (its extent where None); nothing is looped where run is None."""
+    if run is None:
+        with source.scope():
+            yield
+        return
+    with source.block(f"for c in range({low}, {high or run.extent}):"):
+        source.line(f"{run.name} = u32(c)")
+        place, depth = len(source.lines), source.depth
+        yield
+        source.unravel(place, depth, [run])
+
