@@ -1,4 +1,4 @@
-"""`fusesolve calibrate`: fit a profile's constants on measured latencies."""
+"""`fusesolve calibrate`: fit a profile's constants on measured latencies, or measure this machine."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,9 +9,11 @@ from fusesolve.cli.options import DebugOpt, OutputOpt, QuietOpt, sink
 from fusesolve.cli.streams import notes, write_result
 from fusesolve.errors import InputError
 
-EXAMPLES = """Example:
+EXAMPLES = """Examples:
 
 fusesolve calibrate --data gemm.csv softmax.csv --hw h100 -o my_h100.yaml
+
+fusesolve calibrate --device cpu -o this_machine.yaml
 """
 
 DataOpt = Annotated[
@@ -41,9 +43,12 @@ def calibrate_command(
 
     Writes a profile that extends PROFILE: each constant with its source, the rows it was fitted on and the error.
     """
-    if device is not None:
-        raise InputError(f"--device {device}: measuring is not part of this version; give tables with --data and --hw")
     paths = [*(data or ()), *(more or ())]
+    if device is not None:
+        if paths or hardware is not None:
+            raise InputError("--device measures this machine: leave --data and --hw out, or leave --device out")
+        _measure(device, output, quiet=quiet)
+        return
     if not paths or hardware is None:
         raise InputError("calibrate needs tables and a profile: --data DATA.csv... --hw PROFILE")
     from fusesolve.report.profiles import profile_yaml
@@ -60,3 +65,16 @@ def calibrate_command(
     for name in found.skipped:
         say(f"{name}: too few rows, constants kept")
     write_result(profile_yaml(found.definition()), goal.path)
+
+
+def _measure(device: str, output: Path | None, *, quiet: bool) -> None:
+    """Measure a device of this machine and write its profile."""
+    goal = sink(None, output)
+    say = notes(quiet=quiet)
+    if device != "cpu":
+        raise InputError(f"--device {device}: choose cpu")
+    from fusesolve.report.profiles import profile_yaml
+    from fusesolve.study.machine import calibrate_cpu
+
+    say("measuring this CPU: about a minute on a quiet machine; what else runs makes it look slower")
+    write_result(profile_yaml(calibrate_cpu(say)), goal.path)

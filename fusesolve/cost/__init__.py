@@ -6,10 +6,10 @@
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from fusesolve.cost import gpu, npu
+from fusesolve.cost import cpu, gpu, npu
 from fusesolve.cost.table import Allowed, PriceOptions, Prices, WorkloadTable
 from fusesolve.hardware import HardwareProfile
 
 Pricer: TypeAlias = Callable[[WorkloadTable, HardwareProfile, PriceOptions, Allowed], Prices]
 
-COST_MODELS: Mapping[str, Pricer] = {"gpu": gpu.price, "npu": npu.price, "cpu": npu.price}
+COST_MODELS: Mapping[str, Pricer] = {"gpu": gpu.price, "npu": npu.price, "cpu": cpu.price}

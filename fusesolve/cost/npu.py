@@ -1,4 +1,4 @@
-"""The closed-form model of engines with a scratchpad: NPUs, and CPUs with their last cache as the scratchpad.
+"""The closed-form model of engines with a scratchpad.
 
 A kernel is cut into tiles that fit the scratchpad; DMA brings tile i + 1 while tile i is computed. Where neither the
 weights nor the activations stay resident, the weights are fetched again for every tile. Time = dispatch + the longer of
@@ -17,7 +17,7 @@ DOUBLE_BUFFER = 2.0  # the tile that is computed and the tile that arrives
 
 
 def price(table: WorkloadTable, profile: HardwareProfile, options: PriceOptions, allowed: Allowed) -> Prices:
-    """The fastest legal tiling of every row on an NPU or CPU; see `Prices`."""
+    """The fastest legal tiling of every row on an NPU; see `Prices`."""
     engine = _Engine(profile)
     grid: Columns = {"tiles": np.array([[float(t) for t in TILES]])}
     families = [

@@ -23,7 +23,8 @@ _SCALE = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 class CpuFacts:
     """A CPU: usable cores, Hz, cache and memory bytes, instruction-set flags.
 
-    `last_level` is all of the last-level cache that the usable cores share; the `*_source` texts say where a number was
+    `core_cache` is the largest data cache that one core has for itself; `last_level` is all of the last-level cache that
+    the usable cores share; the `*_source` texts say where a number was
     read, or start with "assumed".
     """
 
@@ -34,6 +35,7 @@ class CpuFacts:
     clock_source: str
     l1_data: int
     l1_code: int
+    core_cache: int
     last_level: int
     cache_source: str
     memory: int
@@ -55,6 +57,7 @@ def read_cpu_facts(root: Path = Path("/")) -> CpuFacts:
         clock_source=clock_source,
         l1_data=sizes["l1d"],
         l1_code=sizes["l1i"],
+        core_cache=sizes.get("core", sizes["l1d"]),
         last_level=sizes["last"],
         cache_source="/sys/devices/system/cpu/cpu0/cache" if caches else "assumed: no cache sizes in /sys",
         memory=_memory(root),
@@ -116,7 +119,15 @@ def _caches(folder: Path) -> dict[str, int]:
             found["l1i" if kind == "Instruction" else "l1d"] = size
         if kind != "Instruction" and int(level) >= max(last, 2):
             last, found["last"] = int(level), size
+        if kind != "Instruction" and _count(_text(index / "shared_cpu_list")) == 1:
+            found["core"] = max(size, found.get("core", 0))
     return found
+
+
+def _count(cpus: str) -> int:
+    """Processors in a list such as `0-3,8`."""
+    spans = [part.partition("-") for part in cpus.strip().split(",") if part]
+    return sum(int(high or low) - int(low) + 1 for low, _, high in spans if low.isdigit())
 
 
 def _clock(root: Path, info: Mapping[str, str]) -> tuple[float, str]:

@@ -65,7 +65,9 @@ def detect_profile(
     found = _gpu(answer) if answer else None
     if isinstance(found, Detection):
         return found
-    return _cpu(read_cpu(), measure, first_note=found or "no NVIDIA GPU found (nvidia-smi is absent or silent)")
+    note = found or "no NVIDIA GPU found (nvidia-smi is absent or silent)"
+    cpu = cpu_definition(read_cpu(), measure)
+    return Detection(cpu.definition, (note, *cpu.notes))
 
 
 def query_nvidia_smi() -> str | None:
@@ -138,7 +140,7 @@ _VECTOR_UNITS: tuple[tuple[frozenset[str], int, str], ...] = (
 )
 
 
-def _cpu(facts: CpuFacts, measure: Callable[[int, int], tuple[float, float]], first_note: str) -> Detection:
+def cpu_definition(facts: CpuFacts, measure: Callable[[int, int], tuple[float, float]]) -> Detection:
     """The CPU profile: caches and clock as the system states them, bandwidths measured, the rest assumed."""
     lanes, unit = next((lanes, unit) for flags, lanes, unit in _VECTOR_UNITS if flags <= facts.flags)
     array = min(max(4 * facts.last_level, 64 << 20), max(facts.memory // 16, 1 << 20))
@@ -178,7 +180,6 @@ def _cpu(facts: CpuFacts, measure: Callable[[int, int], tuple[float, float]], fi
         "calibration": {"uncalibrated": True},
     }
     notes = (
-        first_note,
         f"CPU '{facts.model}': read from the system: {facts.cores} cores, caches, memory; clock: {facts.clock_source}",
         f"measured: copies at {best / 1e9:.3g} GB/s (median {median / 1e9:.3g}), in cache at {cached / 1e9:.3g} GB/s",
         f"assumed: {unit}, latencies, a dispatch of 5 us",

@@ -209,6 +209,15 @@ CONSTANTS: Mapping[str, Dimension] = {
     "winograd_product": _R,
     "winograd_transform": _R,
     "winograd_filter": _R,
+    "cpu_region": _S,
+    "cpu_core_cache": _B,
+    "cpu_core_bandwidth": _BW,
+    "cpu_write_factor": _R,
+    "cpu_stride_factor": _R,
+    "cpu_overlap": _R,
+    "cpu_contraction": Dimension.FLOPS,
+    "cpu_gemm": Dimension.FLOPS,
+    "cpu_library_call": _S,
 }
 
 

@@ -5,7 +5,7 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from fusesolve.codegen.module import GeneratedPlan, generate
@@ -27,6 +27,8 @@ from fusesolve.validate.specials import special_feeds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from fusesolve.validate.cpu import MeasuredKernel
 
     Array = NDArray[Any]
 
@@ -114,6 +116,50 @@ def _compile(document: Mapping[str, Any], options: StepOptions) -> Validation:
         on="compile", plan=graph.name, target=f"sm_{profile.compute_capability or ''}".replace(".", ""),
         ok=passed(rows, None), extents="the plan's", groups=rows, agreement=agreement(rows),
     )  # fmt: skip
+
+
+def _cpu(document: Mapping[str, Any], options: StepOptions) -> Validation:
+    """Step 4: every group as a CPU kernel, checked at shrunk extents, timed fused and unfused at the plan's."""
+    from fusesolve.validate.cpu import CpuKernels, measure_groups, summary
+
+    graph, profile = plan_graph(document), plan_profile(document)
+    small = read_plan(document, shrink_graph(graph, inner=REFERENCE_INNER, outer=REFERENCE_OUTER))
+    execute = CpuKernels(small)
+    groups, fault = compare(small, execute, random_feeds(small.graph, options.seed), execute.made.refused)
+    if not passed(groups, fault):
+        return Validation(
+            on="cpu", plan=graph.name, target="this CPU", ok=False, extents="shrunk", groups=groups, fault=fault
+        )
+    measured = measure_groups(read_plan(document, graph))
+    rows = tuple(_with_times(row, measured) for row in groups)
+    pairs = [
+        (float((row.predicted or {})["latency_ns"]), float(row.measured["latency_ns"])) for row in rows
+        if row.measured is not None and (row.predicted or {}).get("latency_ns")
+    ] if profile.kind == "cpu" else []  # fmt: skip
+    correlation, error = summary(pairs)
+    return Validation(
+        on="cpu", plan=graph.name, target="this CPU", ok=True, extents="shrunk (times: the plan's)", groups=rows,
+        spearman=correlation, median_ape=error, winner=_winner(document, rows) if profile.kind == "cpu" else None,
+    )  # fmt: skip
+
+
+def _with_times(row: KernelResult, measured: "Mapping[int, MeasuredKernel]") -> KernelResult:
+    found = measured.get(row.id)
+    return row if found is None else replace(row, measured=found.to_dict())
+
+
+def _winner(document: Mapping[str, Any], rows: tuple[KernelResult, ...]) -> dict[str, Any] | None:
+    """Fused against unfused over the groups that were timed both ways: measured, and as the plan predicts it."""
+    timed = [row.measured for row in rows if row.measured is not None and row.measured["unfused_latency_ns"] is not None]
+    fused = sum(item["latency_ns"] for item in timed)
+    unfused = sum(item["unfused_latency_ns"] for item in timed)
+    if not fused or not document.get("objective_ns") or not document.get("unfused_ns"):
+        return None
+    predicted = document["unfused_ns"] / document["objective_ns"]
+    return {
+        "predicted_gain": predicted, "measured_gain": unfused / fused, "groups": len(timed),
+        "right": (predicted >= 1) == (unfused >= fused),
+    }  # fmt: skip
 
 
 def plan_profile(document: Mapping[str, Any]) -> HardwareProfile:
@@ -216,4 +262,4 @@ def _number(error: float | None) -> float | None:
     return None if error is None else min(error, 1.7976931348623157e308)
 
 
-STEPS: Mapping[str, Step] = {"reference": _reference, "cudasim": _cudasim, "compile": _compile}
+STEPS: Mapping[str, Step] = {"reference": _reference, "cudasim": _cudasim, "compile": _compile, "cpu": _cpu}

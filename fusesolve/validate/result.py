@@ -44,6 +44,8 @@ class Validation:
 
     `extents` says at which extents the step ran: those of the plan, or shrunk ones. `target` is what was compiled for
     or run on, None for NumPy. `agreement`: shares of the compiled kernels whose predicted numbers are right.
+    `spearman`, `median_ape`: rank correlation and median error of predicted against measured times of the groups.
+    `winner`: the plan against its source operators one by one, predicted and measured (`Winner`).
     """
 
     on: str
@@ -54,13 +56,17 @@ class Validation:
     groups: tuple[KernelResult, ...]
     fault: str | None = None
     agreement: Mapping[str, Any] | None = None
+    spearman: float | None = None
+    median_ape: float | None = None
+    winner: Mapping[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The `fusesolve-validation/1` document as plain data, keys in a fixed order."""
         return {
             "format": FORMAT, "on": self.on, "plan": self.plan, "target": self.target, "ok": self.ok,
             "fault": self.fault, "extents": self.extents,
-            "groups": [item.to_dict() for item in self.groups], "spearman": None, "median_ape": None,
+            "groups": [item.to_dict() for item in self.groups], "spearman": self.spearman,
+            "median_ape": self.median_ape, "winner": None if self.winner is None else dict(self.winner),
             "agreement": None if self.agreement is None else dict(self.agreement),
         }  # fmt: skip
 

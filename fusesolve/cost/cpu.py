@@ -1,0 +1,155 @@
+"""The closed-form model of a CPU that runs groups as parallel vector loops.
+
+Time of a generated kernel = call + parallel region + max(memory, compute) + the part of the shorter one that does not
+overlap. Memory time is bytes over the bandwidth of the smallest level that holds the kernel's footprint, a written
+byte counting `cpu_write_factor` read ones (a cache line is read before it is written); a pass over a row that comes
+again reads the core's own cache. Compute time is instructions over the rates of all cores. Kernels of one task run on
+one core. Contractions have rates of their own: the vector loops of the emitter, and the library that NumPy calls.
+
+Every constant is measured by `fusesolve calibrate --device cpu`; a profile without them takes the defaults here.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fusesolve.cost.sweep import Family, sweep
+from fusesolve.cost.table import Allowed, Array, Columns, PriceOptions, Prices, WorkloadTable
+from fusesolve.group import TEMPLATES, Template
+from fusesolve.hardware import HardwareProfile, launch_overhead
+
+TASK_POINTS = 16_384.0  # points of a task of the emitter
+BATCHES: Columns = {"tiles": np.array([[1.0]])}
+LIBRARY_CALL = 2e-6  # seconds of one NumPy call, default
+
+
+def price(table: WorkloadTable, profile: HardwareProfile, options: PriceOptions, allowed: Allowed) -> Prices:
+    """Latency of every row on a CPU; see `Prices`. Plain contractions are also priced as a library call."""
+    machine = Machine.of(profile)
+    families = []
+    if options.implementation != "library":
+        families += [
+            Family(
+                template=TEMPLATES.index(template), tilings=BATCHES, library=False, wants=None,
+                evaluate=machine.generated, combine=machine.combine,
+            )
+            for template in Template
+        ]  # fmt: skip
+    families.append(
+        Family(
+            template=TEMPLATES.index(Template.CONTRACTION), tilings=BATCHES, library=True,
+            wants=lambda rows: rows["plain"], evaluate=machine.library, combine=machine.combine,
+        )
+    )  # fmt: skip
+    if options.implementation == "generated":
+        families = families[:-1]
+    return sweep(table, families, options, allowed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """Rates of the whole CPU: bytes/s, instructions/s, multiply-adds/s; sizes in bytes, overheads in seconds."""
+
+    cores: float
+    call: float
+    region: float
+    core_cache: float
+    core_rate: float
+    shared_cache: float
+    shared_rate: float
+    memory_rate: float
+    write_factor: float
+    stride_factor: float
+    fma: float
+    alu: float
+    sfu: float
+    overlap: float
+    contraction: float
+    gemm: float
+    library_call: float
+
+    @classmethod
+    def of(cls, profile: HardwareProfile) -> "Machine":
+        """The rates of a profile, with defaults for constants that nobody has measured."""
+        compute, memory = profile.compute, profile.memory
+        scale = compute.units * compute.sustained_clock
+
+        def rate(pipe: object, default: float) -> float:
+            found = getattr(pipe, "per_clock", {})
+            return scale * float(found.get("f32", max(found.values(), default=default)))
+
+        fma = rate(compute.pipes.fma, 1.0)
+        dram = memory.dram.sustained
+        last = memory.l2
+        constant = profile.constant
+        return cls(
+            cores=float(compute.units), call=launch_overhead(profile, "stream"),
+            region=constant("cpu_region", 0.0),
+            core_cache=constant("cpu_core_cache", 262_144.0 * compute.units),
+            core_rate=constant("cpu_core_bandwidth", 4.0 * (last.bandwidth if last else dram)),
+            shared_cache=float(last.knee or last.size) if last else 0.0,
+            shared_rate=last.bandwidth if last else dram, memory_rate=dram,
+            write_factor=constant("cpu_write_factor", 1.0), stride_factor=constant("cpu_stride_factor", 4.0), fma=fma,
+            alu=rate(compute.pipes.alu, 1.0) if compute.pipes.alu is not None else fma,
+            sfu=rate(compute.pipes.sfu, 1.0) if compute.pipes.sfu is not None else fma / 16.0,
+            overlap=constant("cpu_overlap", 0.7), contraction=0.5 * constant("cpu_contraction", fma / 2.0),
+            gemm=0.5 * constant("cpu_gemm", 1.4 * fma), library_call=constant("cpu_library_call", LIBRARY_CALL),
+        )  # fmt: skip
+
+    def generated(self, w: Columns, tile: Columns) -> tuple[dict[str, Array], dict[str, Array]]:
+        """Resources and terms of kernels of the emitter."""
+        points = np.where(w["m"] * w["n"] > 1, w["batch"] * w["m"] * w["n"], w["outer"] * w["inner"])
+        tasks = np.maximum(1.0, np.ceil(points / TASK_POINTS))
+        share = np.minimum(1.0, tasks / self.cores)  # of all cores' rates
+        moved = self._moved(w["read_bytes"], w["write_bytes"])
+        again = w["reread_bytes"] * np.maximum(w["passes"] - 1.0, 0.0)
+        level = self._bandwidth(w["footprint_bytes"])
+        dram = moved / level / np.where(level > self.shared_rate, share, 1.0)
+        terms = {
+            "launch": np.full_like(moved, self.call) + np.where(tasks > 1, self.region, 0.0),
+            "dram": dram, "reread": again / (self.core_rate * share),
+            "staging": w["staged_bytes"] * (self.stride_factor - 1.0) / level,
+            "fma": w["fma"] / (self.fma * share), "alu": w["alu"] / (self.alu * share),
+            "sfu": w["sfu"] / (self.sfu * share), "tensor": w["mma"] / (self.contraction * share),
+        }  # fmt: skip
+        return self._resources(w, tasks), terms
+
+    def library(self, w: Columns, tile: Columns) -> tuple[dict[str, Array], dict[str, Array]]:
+        """Resources and terms of a contraction that the library under NumPy computes."""
+        moved = self._moved(w["read_bytes"], w["write_bytes"])
+        terms = {
+            "launch": np.full_like(moved, self.library_call),
+            "dram": moved / self._bandwidth(w["footprint_bytes"]), "tensor": w["mma"] / self.gemm,
+        }
+        return self._resources(w, np.ones_like(moved)), terms
+
+    def _moved(self, read: Array, written: Array) -> Array:
+        return read + self.write_factor * written
+
+    def _bandwidth(self, footprint: Array) -> Array:
+        """Bytes/s at a footprint: that of the smallest level that holds it, blended over one octave above its size."""
+        rate = np.full_like(footprint, self.memory_rate)
+        for size, fast in ((self.shared_cache, self.shared_rate), (self.core_cache, self.core_rate)):
+            if size > 0:
+                held = np.clip(2.0 - footprint / size, 0.0, 1.0)
+                rate = 1.0 / (held / np.maximum(fast, rate) + (1.0 - held) / rate)
+        return rate
+
+    def _resources(self, w: Columns, tasks: Array) -> dict[str, Array]:
+        zero = np.zeros_like(tasks)
+        return {
+            "threads": zero, "blocks": tasks, "shared_bytes": zero, "missing_blocks": zero,
+            "dram_bytes": w["read_bytes"] + w["write_bytes"] + zero, "argument_bytes": 8.0 * w["arrays"] + zero,
+            "occupancy": np.ones_like(tasks),
+        }  # fmt: skip
+
+    def combine(self, terms: Columns, off: frozenset[str]) -> Array:
+        """Seconds: launch + max(memory, compute) + the shorter of the two where it is not hidden."""
+
+        def get(name: str) -> Array:
+            part = terms.get(name)
+            return np.zeros((1, 1)) if part is None or name in off else part
+
+        memory = get("dram") + get("staging")
+        compute = get("fma") + get("alu") + get("sfu") + get("tensor") + get("reread")
+        return get("launch") + np.maximum(memory, compute) + (1.0 - self.overlap) * np.minimum(memory, compute)
