@@ -81,8 +81,7 @@ def validate_command(
     verbose: VerboseOpt = False,
     debug: DebugOpt = False,
 ) -> None:
-    """Check a plan: its groups against the graph (reference), its kernels in the simulator, the CUDA compiler or on
-    this CPU, where they are timed too.
+    """Check a plan: its groups against the graph, its kernels in the simulator, the CUDA compiler or on this CPU.
 
     Exits with 5 and names the first failing group where the plan does not hold.
     """

@@ -119,7 +119,8 @@ class Machine:
         moved = self._moved(w["read_bytes"], w["write_bytes"])
         terms = {
             "launch": np.full_like(moved, self.library_call),
-            "dram": moved / self._bandwidth(w["footprint_bytes"]), "tensor": w["mma"] / self.gemm,
+            "dram": moved / self._bandwidth(w["footprint_bytes"]),
+            "tensor": w["mma"] / self.gemm,
         }
         return self._resources(w, np.ones_like(moved)), terms
 

@@ -23,9 +23,8 @@ _SCALE = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 class CpuFacts:
     """A CPU: usable cores, Hz, cache and memory bytes, instruction-set flags.
 
-    `core_cache` is the largest data cache that one core has for itself; `last_level` is all of the last-level cache that
-    the usable cores share; the `*_source` texts say where a number was
-    read, or start with "assumed".
+    `core_cache` is the largest data cache that a core has for itself; `last_level` is all of the last-level cache that
+    the usable cores share; the `*_source` texts say where a number was read, or start with "assumed".
     """
 
     model: str

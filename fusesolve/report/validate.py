@@ -36,7 +36,15 @@ def validation_table(found: Validation, *, width: int, colour: bool) -> str:
         body = render_table(TIMED, [_timed(item) for item in found.groups], width=width, colour=colour)
     else:
         body = render_table(CHECKED, [_checked(item) for item in found.groups], width=width, colour=colour)
-    return head + "\n" + body + "\n" + fold(_verdict_line(found), width) + _agreement_line(found, width) + _times_line(found, width)
+    return (
+        head
+        + "\n"
+        + body
+        + "\n"
+        + fold(_verdict_line(found), width)
+        + _agreement_line(found, width)
+        + _times_line(found, width)
+    )
 
 
 def _checked(item: KernelResult) -> tuple[str, ...]:
@@ -58,7 +66,8 @@ def _timed(item: KernelResult) -> tuple[str, ...]:
     measured, predicted = item.measured, (item.predicted or {}).get("latency_ns")
     apart = measured["unfused_latency_ns"]
     return (
-        *names, "-" if predicted is None else format_seconds(predicted / 1e9), format_seconds(measured["latency_ns"] / 1e9),
+        *names, "-" if predicted is None else format_seconds(predicted / 1e9),
+        format_seconds(measured["latency_ns"] / 1e9),
         f"{format_seconds(measured['p20_ns'] / 1e9)} - {format_seconds(measured['p80_ns'] / 1e9)}",
         "-" if apart is None else format_seconds(apart / 1e9),
         "-" if apart is None else f"{apart / measured['latency_ns']:.2f} x", item.note or "",

@@ -112,7 +112,9 @@ def _measure_memory(facts: CpuFacts, definition: Definition, constants: dict[str
     core = 8.0 / slope
     say(f"call {1e6 * call.seconds:.2f} us, parallel region {1e6 * region:.2f} us, core caches {core / 1e9:.3g} GB/s")
     definition["launch"] = {"dispatch": _leaf(f"{1e6 * call.seconds:.4g} us", "a kernel of 16 points", call)}
-    constants["cpu_region"] = _measured(f"{1e6 * region:.4g} us", "intercept of kernels of 32 to 128 Ki points", steps[1])
+    constants["cpu_region"] = _measured(
+        f"{1e6 * region:.4g} us", "intercept of kernels of 32 to 128 Ki points", steps[1]
+    )
     core_cache = facts.core_cache * facts.cores
     constants["cpu_core_cache"] = {"value": f"{core_cache} B", "source": f"read: {facts.cache_source}, private caches"}
     large = max(8 * facts.last_level, 128 << 20) // 8
@@ -131,7 +133,9 @@ def _measure_memory(facts: CpuFacts, definition: Definition, constants: dict[str
     )
     constants["cpu_write_factor"] = _measured(round(factor, 3), "copies against sums of arrays in memory", copy)
     memory = definition["memory"]
-    memory["dram"]["sustained"] = _leaf(f"{dram:.4g} B/s", f"copying {4 * large >> 20} MiB, written bytes weighted", copy)
+    memory["dram"]["sustained"] = _leaf(
+        f"{dram:.4g} B/s", f"copying {4 * large >> 20} MiB, written bytes weighted", copy
+    )
     memory["dram"]["bandwidth"] = _leaf(f"{dram * (1 + copy.spread):.4g} B/s", "the same, best repeats", copy)
     memory["l2"]["bandwidth"] = _leaf(f"{max(shared, dram):.4g} B/s", f"copying {4 * small >> 10} KiB", cached)
 
@@ -210,6 +214,8 @@ def _measure_contractions(definition: Definition, constants: dict[str, Any], say
     few = random.standard_normal((8, 8), np.float32)
     call = timed(lambda: np.matmul(few, few))
     constants["cpu_contraction"] = _measured(f"{2 * rate:.4g} FLOP/s", f"a product of {size} x {size} matrices", own)
-    constants["cpu_gemm"] = _measured(f"{2 * 1024**3 / library.best:.4g} FLOP/s", "1024 x 1024 matrices with NumPy", library)
+    constants["cpu_gemm"] = _measured(
+        f"{2 * 1024**3 / library.best:.4g} FLOP/s", "1024 x 1024 matrices with NumPy", library
+    )
     constants["cpu_library_call"] = _measured(f"{1e6 * call.best:.4g} us", "8 x 8 matrices with NumPy", call)
     say(f"contractions: {rate / 1e9:.3g} G multiply-adds/s, library {1024**3 / library.best / 1e9:.3g} G/s")

@@ -150,7 +150,9 @@ def _with_times(row: KernelResult, measured: "Mapping[int, MeasuredKernel]") -> 
 
 def _winner(document: Mapping[str, Any], rows: tuple[KernelResult, ...]) -> dict[str, Any] | None:
     """Fused against unfused over the groups that were timed both ways: measured, and as the plan predicts it."""
-    timed = [row.measured for row in rows if row.measured is not None and row.measured["unfused_latency_ns"] is not None]
+    timed = [
+        row.measured for row in rows if row.measured is not None and row.measured["unfused_latency_ns"] is not None
+    ]
     fused = sum(item["latency_ns"] for item in timed)
     unfused = sum(item["unfused_latency_ns"] for item in timed)
     if not fused or not document.get("objective_ns") or not document.get("unfused_ns"):

@@ -38,7 +38,7 @@ HOMES: dict[str, set[str]] = {
     "onnxscript": {"importers"},
     "google": {"importers"},
     "yaml": {"hardware_yaml", "importers"},
-    "scipy": {"study"},
+    "scipy": {"study", "validate"},
     "joblib": {"whatif"},
     "typer": {"cli"},
     "rich": {"report"},

@@ -1,1 +1,1 @@
-"""The CPU emitter: each group of a plan as a Numba kernel that runs on all cores, vectorised along its innermost loop."""
+"""The CPU emitter: each group of a plan as a Numba kernel for all cores, vectorised along its innermost loop."""

@@ -24,10 +24,9 @@ class _Columns:
         self.task = task
         self.stages = Stages(task)
         nest = task.nest
+        order = kernel_order(task.program, nest)
         if nest.heads:
             order = (*nest.out[nest.heads[0]], *nest.red[nest.heads[0]])
-        else:
-            order = kernel_order(task.program, nest)
         self.kept = tuple(loop for loop in order if loop not in self.stages.reduced)
         self.inner = tuple(loop for loop in order if loop in self.stages.reduced)
         self.source = CpuSource(task)

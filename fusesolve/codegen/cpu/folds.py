@@ -94,11 +94,9 @@ def _multiply(source: CpuSource, task: Task, i: int, part: Partial) -> None:
     graph = source.graph
     node = graph.nodes[task.program.operators[task.nest.members[i]].node]
     types = operand_types(graph, node)
-    extents: Sequence[int]
+    extents: Sequence[int] = types[1].shape[1:]
     if node.op == "matmul":
         extents = [types[0].shape[-2 if node.attr("transpose_a") else -1]]
-    else:
-        extents = types[1].shape[1:]
     with ExitStack() as open_:
         found = product(source, node, source.coords(i), source.folded(i, extents))
         left = enter(source, open_, found.left, found.lead, types[0].shape)
@@ -106,4 +104,3 @@ def _multiply(source: CpuSource, task: Task, i: int, part: Partial) -> None:
         a = source.cast(source.operand(node.inputs[0], types[0], left), types[0], kind)
         b = source.cast(source.operand(node.inputs[1], types[1], found.right), types[1], kind)
         source.line(f"{part.total} = {part.total} + {a} * {b}")
-

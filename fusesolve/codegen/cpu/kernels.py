@@ -34,7 +34,7 @@ EMITTERS: Mapping[Template, Callable[[Task], tuple[CpuKernel, ...]]] = {
 
 
 def emit_cpu(program: Program, kernel: PlannedKernel) -> tuple[CpuKernel, ...]:
-    """The CPU kernels of a group, to run one after the other; UnsupportedError with the reason where none is written."""
+    """The CPU kernels of a group, to run one after the other; UnsupportedError with the reason where there is none."""
     if kernel.implementation == "library":
         raise UnsupportedError("a library kernel is taken")
     nest = build_nest(program, kernel.members)

@@ -33,7 +33,9 @@ def generate_cpu(program: Program, groups: Sequence[PlannedKernel]) -> CpuModule
             kernels[group.id] = emit_cpu(program, group)
         except UnsupportedError as error:
             refused[group.id] = str(error)
-    head = f'"""CPU kernels of a plan, written by fusesolve {__version__}. GROUPS: number -> function of its arrays."""\n'
+    head = (
+        f'"""CPU kernels of a plan, written by fusesolve {__version__}. GROUPS: number -> function of its arrays."""\n'
+    )
     parts = [head, PREAMBLE, *(_group(number, items) for number, items in kernels.items()), _table(kernels)]
     return CpuModule(text="\n\n".join(part.rstrip("\n") + "\n" for part in parts), kernels=kernels, refused=refused)
 

@@ -1,4 +1,4 @@
-"""Row kernels on a CPU: the innermost loop in memory is reduced. A task takes whole rows, in passes over their elements.
+"""Row kernels on a CPU: the innermost loop in memory is reduced. A task takes rows, in passes over their elements.
 
 A fold keeps `LANES` partial results in an array that stays in the first-level cache, so that its loop has no carried
 dependency and needs no reordering licence; they are joined at the end of a pass. What one pass computes at a price
@@ -232,15 +232,15 @@ def _split(task: Task, rows: _Rows) -> tuple[CpuKernel, ...]:
         name = source.fresh("s")
         source.line(f"{name} = np.full({LANES}, {fold.start()}, {fold.kind})")
         parts.append(Partial(fold, f"{name}[c]"))
-    with source.block(f"for s in range(low, min(low + {chunk}, {run.extent}), {LANES}):"):
-        with source.block(f"for c in range(min({LANES}, {run.extent} - s)):"):
-            source.line(f"{run.name} = u32(s) + u32(c)")
-            inner, depth = len(source.lines), source.depth
-            for i, part in zip(folds, parts, strict=True):
-                accumulate(source, task, i, part)
-            for storage in stores:
-                source.write_at(storage, frozenset((*rows.rows, *rows.inner)))
-            source.unravel(inner, depth, [run])
+    strips = source.block(f"for s in range(low, min(low + {chunk}, {run.extent}), {LANES}):")
+    with strips, source.block(f"for c in range(min({LANES}, {run.extent} - s)):"):
+        source.line(f"{run.name} = u32(s) + u32(c)")
+        inner, depth = len(source.lines), source.depth
+        for i, part in zip(folds, parts, strict=True):
+            accumulate(source, task, i, part)
+        for storage in stores:
+            source.write_at(storage, frozenset((*rows.rows, *rows.inner)))
+        source.unravel(inner, depth, [run])
     for n, part in enumerate(parts):
         total = source.value(part.fold.start(), "r")
         with source.block(f"for c in range({LANES}):"):
@@ -286,4 +286,3 @@ def _single(source: CpuSource, order: tuple[int, ...]) -> tuple[Run, ...]:
 def _flat(source: CpuSource, order: tuple[int, ...]) -> Affine:
     """The flat position in loops, outer to inner."""
     return flatten([variable(source.vars[loop]) for loop in order], [source.nest.extent[loop] for loop in order])
-

@@ -44,7 +44,7 @@ class CpuRunner:
         self.groups: Mapping[int, Callable[..., None]] = self._module.GROUPS
 
     def run(self, group: int, reads: "Sequence[Array]", writes: "Sequence[Array]") -> None:
-        """Compute a group: flat arrays in the order of its reads and writes. CpuKernelError where it does not compile."""
+        """Compute a group on flat arrays, in the order of its reads and writes. CpuKernelError where it has none."""
         from numba.core.errors import NumbaError
 
         try:

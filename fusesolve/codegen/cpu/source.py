@@ -107,8 +107,10 @@ class CpuSource(KernelSource):
         super().store(storage, index, f"to_{dtype.value}({text})" if dtype in NARROW else text)
 
     def write_at(self, storage: int, loops: frozenset[int]) -> None:
-        """Store what the group computes for a storage at the current point of `loops`; one point stores it where
-        the value has fewer loops than the kernel."""
+        """Store what the group computes for a storage at the current point of `loops`.
+
+        One point of the others stores it where the value has fewer loops than the kernel.
+        """
         position = self.task.writer(storage)
         own = self.nest.loops(position)
         if not own <= loops or position in self.nest.inlined:

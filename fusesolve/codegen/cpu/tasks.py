@@ -66,7 +66,7 @@ def each_row(source: CpuSource, runs: Sequence[Run], per_row: int) -> Iterator[i
 
 @contextmanager
 def vector_loop(source: CpuSource, run: Run | None, low: str = "0", high: str | None = None) -> Iterator[None]:
-    """The innermost loop: `run` from `low` up to `high` (its extent where None); nothing is looped where run is None."""
+    """The innermost loop: `run` from `low` up to `high` (its extent where None); no loop where `run` is None."""
     if run is None:
         with source.scope():
             yield
@@ -76,4 +76,3 @@ def vector_loop(source: CpuSource, run: Run | None, low: str = "0", high: str | 
         place, depth = len(source.lines), source.depth
         yield
         source.unravel(place, depth, [run])
-
