@@ -16,7 +16,7 @@ from fusesolve.codegen.cpu.runtime import CpuKernelError, CpuRunner, timed
 from fusesolve.codegen.planned import PlannedKernel, PlannedProgram
 from fusesolve.importers.native import parse_native
 from fusesolve.reference import random_feeds
-from fusesolve.validate.cpu import CpuKernels, measure_groups, split_group, summary
+from fusesolve.validate.cpu import CpuKernels, split_group, summary
 from fusesolve.validate.ladder import compare, passed, validate_plan
 
 CASES = {
