@@ -17,7 +17,8 @@ from fusesolve.hardware_yaml import load_profile, profile_from_definition
 AVX2 = frozenset({"avx2", "fma"})
 FACTS = CpuFacts(
     model="Test CPU", vendor="AMD", cores=4, clock=3e9, clock_source="cpufreq/cpuinfo_max_freq",
-    l1_data=32768, l1_code=32768, core_cache=524288, last_level=16 << 20, cache_source="/sys", memory=16 << 30, flags=AVX2,
+    l1_data=32768, l1_code=32768, core_cache=524288, last_level=16 << 20, cache_source="/sys",
+    memory=16 << 30, flags=AVX2,
 )  # fmt: skip
 
 
