@@ -15,7 +15,6 @@ from fusesolve.pipeline.options import Bindings, Event, PlanOptions, Report
 from fusesolve.pipeline.planning import Clock, Planning, prepare
 from fusesolve.pipeline.policy import check_strategy, follow_policy
 from fusesolve.plan import Plan
-from fusesolve.solve import SolveResult, Status
 from fusesolve.strategies import POLICIES
 
 __all__ = ["Event", "PlanOptions", "Planning", "begin", "plan"]
@@ -103,20 +102,4 @@ def finish(planning: Planning) -> Plan:
     planning.clock.lap("solve", since)
     _ = planning.unfused  # solved (and timed) before the plan is assembled
     planning.clock.lap("total", planning.clock.started)
-    found = assemble(planning, columns.kernels, result)
-    limit = planning.options.max_memory
-    if limit is not None and found.peak_memory_bytes is not None and found.peak_memory_bytes > limit:
-        return assemble(planning, columns.kernels, _over_memory(result, found.peak_memory_bytes, limit))
-    return found
-
-
-def _over_memory(result: SolveResult, peak: int, limit: int) -> SolveResult:
-    """No plan: the fastest one needs more memory than allowed. Whether a slower one fits was not searched."""
-    message = (
-        f"max-memory: the fastest plan peaks at {peak} bytes, {limit} bytes are allowed; inputs, weights and outputs "
-        "count; raise --max-memory"
-    )
-    return SolveResult(
-        status=Status.NO_SOLUTION, selected=(), objective=None, bound=result.bound, seconds=result.seconds,
-        stats=result.stats, conflicts=(message,),
-    )  # fmt: skip
+    return assemble(planning, columns.kernels, result)

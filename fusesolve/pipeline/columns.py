@@ -8,6 +8,7 @@ from fusesolve.candidates.pricing import Priced
 from fusesolve.candidates.program import Program
 from fusesolve.candidates.space import Kernel
 from fusesolve.errors import InputError
+from fusesolve.pipeline.memory import constant_bytes, live_bytes
 from fusesolve.solve import Column, PartitionProblem
 from fusesolve.solve.problem import TIE_LIMIT
 
@@ -21,9 +22,10 @@ class ColumnSet:
 
 
 def make_problem(
-    priced: Priced, kernels: Sequence[Kernel], *, recompute: bool, max_kernels: int | None = None
-) -> ColumnSet:
-    """The integer problem over those of `kernels` that have a price.
+    priced: Priced, kernels: Sequence[Kernel], *, recompute: bool, max_kernels: int | None = None,
+    max_memory: int | None = None,
+) -> ColumnSet:  # fmt: skip
+    """The integer problem over those of `kernels` that have a price; `max_memory`: bytes, all that is live counted.
 
     Who reads a value that another operator destroys makes one more value, which that operator reads: so it runs
     before. Nothing is computed twice in such a graph, or it could be computed again too late.
@@ -45,6 +47,8 @@ def make_problem(
         required=frozenset(number[s.index] for s in program.storage if s.required and s.producer is not None),
         producer=(*(program.storage[s].producer or 0 for s in made), *early),
         recompute=recompute and not early, max_kernels=max_kernels,
+        max_live=None if max_memory is None else max_memory - constant_bytes(program),
+        live_bytes=(*(live_bytes(program, s) for s in made), *(0 for _ in early)),
     )  # fmt: skip
     return ColumnSet(problem=problem, kernels=tuple(chosen))
 
@@ -114,6 +118,7 @@ def apply_pins(
 def _respects(
     members: frozenset[int], whole: Sequence[frozenset[int]], separate: Sequence[Sequence[frozenset[int]]]
 ) -> bool:
+    """Whether a kernel of these members keeps all pins."""
     if any(members & pinned and not pinned <= members for pinned in whole):
         return False
     return all(sum(bool(members & item) for item in items) <= 1 for items in separate)
@@ -132,6 +137,4 @@ def by_source(priced: Priced) -> tuple[Kernel, ...]:
         if k.full and priced.cost_ns[k.unique] is not None and len({source[m] for m in k.members}) == 1
     ]  # fmt: skip
     whole = {source[k.members[0]] for k in inside if len(k.members) == size[source[k.members[0]]]}
-    return tuple(
-        k for k in inside if source[k.members[0]] not in whole or len(k.members) == size[source[k.members[0]]]
-    )
+    return tuple(k for k in inside if source[k.members[0]] not in whole or len(k.members) == size[source[k.members[0]]])

@@ -2,20 +2,23 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from fusesolve.candidates.pricing import Priced, price_space
-from fusesolve.candidates.program import build_program
+from fusesolve.candidates.program import Program, build_program
 from fusesolve.candidates.space import INTERRUPTED, Kernel, Space, enumerate_kernels
 from fusesolve.cost.table import PriceOptions
 from fusesolve.errors import InternalError
 from fusesolve.graph import Graph
 from fusesolve.hardware import HardwareProfile
 from fusesolve.pipeline.columns import ColumnSet, apply_pins, by_source, find_operators, make_problem
+from fusesolve.pipeline.memory import constant_bytes
 from fusesolve.pipeline.options import Event, PlanOptions, Report
 from fusesolve.pipeline.seeds import seed_space
-from fusesolve.solve import Limits, Progress, SolveResult, check_solution, solve
+from fusesolve.solve import Limits, Progress, SolveResult, Status, check_solution, solve
+from fusesolve.solve.memory import Fit, order_within
+from fusesolve.solve.order import order_columns
 
 HURRY_S = 2.0  # seconds for a last solve after an interrupt
 WRITING_S = 1.5  # seconds kept for the unfused plan, the assembly and the output
@@ -70,7 +73,7 @@ class Planning:
         space = self.priced.space
         chosen = strategy or self.options.strategy
         if chosen == "unfused":
-            return self.unfused
+            return within_memory(*self.unfused, self.options.max_memory, space.program)
         kernels = apply_pins(
             space.program, space.kernels, (*self.options.together, *together), (*self.options.apart, *apart)
         )
@@ -80,8 +83,9 @@ class Planning:
         self, kernels: Sequence[Kernel], strategy: str, warm: Sequence[Kernel]
     ) -> tuple[ColumnSet, SolveResult]:
         columns = make_problem(
-            self.priced, kernels, recompute=self.options.recompute, max_kernels=self.options.max_kernels
-        )
+            self.priced, kernels, recompute=self.options.recompute, max_kernels=self.options.max_kernels,
+            max_memory=self.options.max_memory,
+        )  # fmt: skip
         position = {(k.members, k.writes): i for i, k in enumerate(columns.kernels)}
         start = [position[key] for k in warm if (key := (k.members, k.writes)) in position]
         return columns, self._run(columns, strategy, start)
@@ -98,9 +102,7 @@ class Planning:
         columns = make_problem(self.priced, by_source(self.priced), recompute=False)
         return columns, self._run(columns, "cpsat", (), silent=True)
 
-    def _run(
-        self, columns: ColumnSet, strategy: str, warm: Sequence[int], *, silent: bool = False
-    ) -> SolveResult:
+    def _run(self, columns: ColumnSet, strategy: str, warm: Sequence[int], *, silent: bool = False) -> SolveResult:
         limits = Limits(
             time_s=self.clock.left(), work=self.options.work_limit, workers=self.workers, seed=self.options.seed
         )
@@ -118,6 +120,22 @@ class Planning:
         return lambda step: report(
             Event(stage="solve", candidates=candidates, incumbent=step.incumbent, bound=step.bound)
         )
+
+
+def within_memory(
+    columns: ColumnSet, result: SolveResult, limit: int | None, program: Program
+) -> tuple[ColumnSet, SolveResult]:
+    """The plan with its kernels in an order that peaks within `limit` bytes, or no plan where none was found."""
+    if limit is None or result.objective is None:
+        return columns, result
+    problem = replace(columns.problem, max_live=limit - constant_bytes(program))
+    order, fit = order_within(problem, order_columns(problem.columns, result.selected), problem.columns)
+    if fit is Fit.FITS:
+        return columns, replace(result, selected=order.done)
+    line = f"max-memory: no order of these kernels was found that stays within {limit} bytes"
+    return columns, replace(
+        result, status=Status.NO_SOLUTION, selected=(), objective=None, bound=None, conflicts=(line,)
+    )
 
 
 def prepare(

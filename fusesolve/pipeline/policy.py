@@ -8,7 +8,8 @@ from fusesolve.errors import InputError, InternalError
 from fusesolve.pipeline.columns import ColumnSet, make_problem
 from fusesolve.pipeline.planning import Planning
 from fusesolve.solve import Limits, SolveResult, Status, check_solution, solve
-from fusesolve.solve.order import order_columns
+from fusesolve.solve.memory import Fit, order_within
+from fusesolve.solve.order import Order, order_columns
 from fusesolve.strategies import POLICIES, Context, Illegal, Members, Realised, realise
 
 STRATEGY_NAMES: tuple[str, ...] = ("cpsat", "unfused", *POLICIES)
@@ -78,7 +79,7 @@ def follow_groups(
         columns = _columns(planning, realised)
         order = order_columns(columns.problem.columns, range(len(columns.kernels)))
         if not order.stuck:
-            return _followed(planning, realised, columns, _as_given(columns, order.done), len(groups))
+            return _followed(planning, realised, columns, _as_given(planning, columns, order), len(groups))
         stuck = {columns.kernels[i].members for i in order.stuck}
         waiting = frozenset(place for place, members in enumerate(groups) if stuck & {members})
         realised = realise(found, groups, views=views, split=waiting)
@@ -90,21 +91,29 @@ def follow_groups(
 def _columns(planning: Planning, realised: Realised) -> ColumnSet:
     kernels = dict.fromkeys((*realised.whole, *realised.free, *realised.parts))
     return make_problem(
-        realised.priced, tuple(kernels), recompute=True, max_kernels=planning.options.max_kernels
-    )
+        realised.priced, tuple(kernels), recompute=True, max_kernels=planning.options.max_kernels,
+        max_memory=planning.options.max_memory,
+    )  # fmt: skip
 
 
-def _as_given(columns: ColumnSet, order: Sequence[int]) -> SolveResult:
-    """The partition itself, if it is not above the limit on kernels."""
-    limit = columns.problem.max_kernels
-    if limit is not None and len(order) > limit:
-        line = f"the partition has {len(order)} kernels, --max-kernels allows {limit}"
+def _as_given(planning: Planning, columns: ColumnSet, order: Order) -> SolveResult:
+    """The partition itself, if it keeps the limits on kernels and memory; the order may change for the latter."""
+    problem = columns.problem
+    limit, room = problem.max_kernels, planning.options.max_memory
+    order, fit = order_within(problem, order, problem.columns)
+    faults = []
+    if limit is not None and len(order.done) > limit:
+        faults.append(f"the partition has {len(order.done)} kernels, --max-kernels allows {limit}")
+    if fit is not Fit.FITS:
+        faults.append(f"max-memory: no order of the partition's kernels was found that stays within {room} bytes")
+    if faults:
         return SolveResult(
-            status=Status.NO_SOLUTION, selected=(), objective=None, bound=None, seconds={}, stats={}, conflicts=(line,)
-        )
+            status=Status.NO_SOLUTION, selected=(), objective=None, bound=None, seconds={}, stats={},
+            conflicts=tuple(faults),
+        )  # fmt: skip
     return SolveResult(
-        status=Status.FEASIBLE, selected=tuple(order), bound=None, seconds={}, stats={},
-        objective=sum(columns.problem.columns[i].cost for i in order),
+        status=Status.FEASIBLE, selected=order.done, bound=None, seconds={}, stats={},
+        objective=sum(problem.columns[i].cost for i in order.done),
     )  # fmt: skip
 
 
@@ -139,9 +148,7 @@ def _first_plan(columns: ColumnSet, realised: Realised, start: Sequence[Kernel])
     return whole
 
 
-def _followed(
-    planning: Planning, realised: Realised, columns: ColumnSet, result: SolveResult, groups: int
-) -> Followed:
+def _followed(planning: Planning, realised: Realised, columns: ColumnSet, result: SolveResult, groups: int) -> Followed:
     faults = check_solution(columns.problem, result)
     if faults:
         raise InternalError(f"the plan of a partition fails the checker: {faults[0]}")

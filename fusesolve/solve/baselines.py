@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from fusesolve.solve.control import Control, Finding, Incumbent
 from fusesolve.solve.instance import Instance
+from fusesolve.solve.memory import Fit, order_within
 from fusesolve.solve.order import order_columns
 from fusesolve.solve.problem import Column, PartitionProblem
 
@@ -48,6 +49,9 @@ def offer_columns(problem: PartitionProblem, control: Control, selected: Iterabl
         return Finding(conflicts=(f"{len(order.stuck)} of {len(chosen)} groups wait for each other",))
     if problem.max_kernels is not None and len(chosen) > problem.max_kernels:
         return Finding(conflicts=(f"the plan has {len(chosen)} kernels, the limit is {problem.max_kernels}",))
+    order, fit = order_within(problem, order, problem.columns)
+    if fit is not Fit.FITS:
+        return Finding(conflicts=(f"the plan needs more than {problem.max_live} bytes of live values at some step",))
     control.offer(
         Incumbent(
             cost=sum(problem.columns[index].cost for index in chosen),

@@ -8,8 +8,9 @@ from fusesolve.solve.problem import PartitionProblem, SolveResult, Status
 def check_solution(problem: PartitionProblem, result: SolveResult) -> list[str]:
     """Every claim of `result` that does not hold, one line each; an empty list means the result is sound.
 
-    Checked: indices, cover (exact partitions), required values, availability in the stated order, the kernel limit,
-    the objective, and that status, objective and bound fit together. The bound's truth is the solver's to prove.
+    Checked: indices, cover (exact partitions), required values, availability in the stated order, the limits on kernels
+    and memory, the objective, and that status, objective and bound fit together. The bound's truth is the solver's to
+    prove.
     """
     if not result.selected:
         return _claim_faults(problem, result)
@@ -22,7 +23,22 @@ def check_solution(problem: PartitionProblem, result: SolveResult) -> list[str]:
         faults += _cover_faults(problem, result.selected)
     if problem.max_kernels is not None and len(result.selected) > problem.max_kernels:
         faults.append(f"{len(result.selected)} kernels are selected, the limit is {problem.max_kernels}")
+    if problem.max_live is not None and not faults:
+        faults += _memory_faults(problem, result.selected, problem.max_live)
     return faults + _claim_faults(problem, result)
+
+
+def _memory_faults(problem: PartitionProblem, selected: tuple[int, ...], limit: int) -> list[str]:
+    """Bytes live at each step, by definition: values first touched by then and touched then or later."""
+    touched = [{*problem.columns[i].reads, *problem.columns[i].writes} for i in selected]
+    faults = []
+    for step in range(len(touched)):
+        before = set().union(*touched[: step + 1])
+        after = set().union(*touched[step:])
+        live = sum(problem.live_bytes[value] for value in before & after)
+        if live > limit:
+            faults.append(f"{live} bytes are live at kernel {step}, the limit is {limit}")
+    return faults
 
 
 def _order_faults(problem: PartitionProblem, selected: tuple[int, ...]) -> list[str]:

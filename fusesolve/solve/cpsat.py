@@ -16,6 +16,7 @@ from fusesolve.solve.halves import find_half_cuts
 from fusesolve.solve.instance import Instance, prepare_instance
 from fusesolve.solve.integer import Outcome, Task, Verdict, search
 from fusesolve.solve.linear import Certificate, LinearPoint, Relaxation
+from fusesolve.solve.memory import MemoryCut
 from fusesolve.solve.order import order_columns
 from fusesolve.solve.problem import PartitionProblem
 from fusesolve.solve.rows import Row, cut_cycles, find_violated, make_base_rows
@@ -30,6 +31,7 @@ FAR_GAP = 0.005  # above it the exact partition is tried as a plan with recomput
 TIE_WORK = 3.0  # units of deterministic work to settle ties
 TRIAL_WORK = 2.0  # units of deterministic work of one trial search
 INTEGRAL = 1e-5
+LEAN_FACTORS = (0.1, 1.0, 10.0, 100.0)
 
 
 def solve_cpsat(instance: Instance, control: Control) -> Finding:
@@ -51,11 +53,12 @@ def solve_cpsat(instance: Instance, control: Control) -> Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Frame:
-    """The rows found so far and the certificate of their relaxation (None if there is none)."""
+    """The rows and memory cuts found so far and the certificate of the rows' relaxation (None if there is none)."""
 
     instance: Instance
     rows: tuple[Row, ...]
     certificate: Certificate | None
+    memory: tuple[MemoryCut, ...] = ()
 
     def restrict(self, limit: int | None) -> tuple[Sequence[int], Sequence[bool]]:
         """Columns and equalities that every plan of at most `limit` ns obeys (all columns for None)."""
@@ -151,10 +154,31 @@ def _search(frame: _Frame, control: Control) -> tuple[_Frame, bool]:
         _raise_bound(control, outcome, scope.limit)
         if outcome.verdict is Verdict.EMPTY and scope.limit is None:
             return frame, True
+        if outcome.unsure and scope.last:
+            break
+        if step == 0 and control.incumbent is None and frame.instance.problem.max_live is not None:
+            frame = _seek_lean(frame, control)
         if step == 1 and frame.instance.problem.recompute and _is_far(control, FAR_GAP):
             _offer_partition(frame.instance.problem, control)
         step += 1
     return frame, False
+
+
+def _seek_lean(frame: _Frame, control: Control) -> _Frame:
+    """Look for some plan within the memory limit: bytes that are written get a price, which rises tenfold each time."""
+    instance = frame.instance
+    written = np.array([sum(instance.problem.live_bytes[v] for v in c.writes) for c in instance.columns])
+    base = float(instance.cost.sum()) / max(1.0, float(written.sum()))
+    for factor in LEAN_FACTORS:
+        if control.incumbent is not None or control.must_stop():
+            break
+        weight = np.rint(instance.cost + factor * base * written).astype(np.int64)
+        task = _task(frame, _Scope(limit=None, tight=False, last=False), weight.tolist(), control)
+        outcome = search(task, control, TRIAL_WORK)
+        frame = _learn(frame, outcome)
+        if outcome.selected:
+            offer_columns(instance.problem, control, [instance.origin[i] for i in outcome.selected])
+    return frame
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,7 +242,7 @@ def _raise_bound(control: Control, outcome: Outcome, limit: int | None) -> None:
 def _learn(frame: _Frame, outcome: Outcome) -> _Frame:
     known = set(frame.rows)
     rows = (*frame.rows, *(row for row in dict.fromkeys(outcome.cuts) if row not in known))
-    return _Frame(instance=frame.instance, rows=rows, certificate=frame.certificate)
+    return replace(frame, rows=rows, memory=tuple(dict.fromkeys((*frame.memory, *outcome.memory))))
 
 
 def _task(frame: _Frame, scope: _Scope, weight: Sequence[int], control: Control) -> Task:
@@ -235,6 +259,7 @@ def _task(frame: _Frame, scope: _Scope, weight: Sequence[int], control: Control)
         tight=tight if scope.tight else [False] * len(tight),
         weight=weight,
         hint=hint if len(hint) == len(selected) else (),
+        memory=frame.memory,
     )
 
 
@@ -258,7 +283,10 @@ def _settle_ties(frame: _Frame, control: Control) -> None:
 
 
 def _explain(instance: Instance) -> tuple[str, ...]:
-    limit = instance.problem.max_kernels
+    limit, room = instance.problem.max_kernels, instance.problem.max_live
+    if room is not None:
+        beside = "" if limit is None else f" and has at most {limit} kernels"
+        return (f"no plan keeps its live values within {room} bytes at every step{beside}; allow more",)
     if limit is not None:
         return (f"no plan of at most {limit} kernels exists over {len(instance.columns)} columns; raise max_kernels",)
     return (

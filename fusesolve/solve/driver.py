@@ -6,11 +6,10 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TypeAlias
 
 from fusesolve.errors import InputError
-from fusesolve.solve.baselines import solve_greedy, solve_unfused
+from fusesolve.solve.baselines import offer_columns, solve_greedy, solve_unfused
 from fusesolve.solve.control import Control, Finding, Incumbent
 from fusesolve.solve.cpsat import solve_cpsat
 from fusesolve.solve.instance import Instance, find_conflicts, prepare_instance
-from fusesolve.solve.order import order_columns
 from fusesolve.solve.problem import Limits, PartitionProblem, Progress, SolveResult, Status, check_problem
 
 Strategy: TypeAlias = Callable[[Instance, Control], Finding]
@@ -92,14 +91,10 @@ def _offer_warm(problem: PartitionProblem, control: Control, warm: tuple[int, ..
     """Offer the caller's plan, if it is one."""
     if not warm or len(set(warm)) != len(warm) or not all(0 <= index < len(problem.columns) for index in warm):
         return
-    columns = [problem.columns[index] for index in warm]
-    order = order_columns(problem.columns, warm)
-    held = [op for column in columns for op in column.members]
-    exact = all(column.full for column in columns) and sorted(held) == list(range(problem.n_ops))
-    few = problem.max_kernels is None or len(warm) <= problem.max_kernels
-    if not order.stuck and problem.required <= order.available and few and (exact or problem.recompute):
-        cost, tie = sum(column.cost for column in columns), sum(column.tie for column in columns)
-        control.offer(Incumbent(cost=cost, tie=tie, selected=order.done))
+    held = [op for index in warm for op in problem.columns[index].members]
+    exact = all(problem.columns[index].full for index in warm) and sorted(held) == list(range(problem.n_ops))
+    if exact or problem.recompute:
+        offer_columns(problem, control, warm)
 
 
 def _conclude(control: Control, finding: Finding) -> SolveResult:

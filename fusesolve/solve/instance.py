@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fusesolve.solve.memory import own_bytes
 from fusesolve.solve.order import close_available
 from fusesolve.solve.problem import Column, PartitionProblem
 
@@ -29,16 +30,17 @@ class Instance:
     necessary: tuple[int, ...]
 
 
-def prepare_instance(problem: PartitionProblem) -> Instance:
-    """Canonical columns without those that no optimal plan can use.
+def prepare_instance(problem: PartitionProblem, *, drop_equals: bool = True) -> Instance:
+    """Canonical columns without those that no optimal plan can use; `drop_equals` False keeps equal reads and writes.
 
     Dropped, with the reason that it is exact: columns that are not `full` (exact partition only, by definition);
-    columns that can never run, whatever else is selected; of columns with equal reads and writes (and, in an exact
-    partition, equal members) all but the first by (cost, tie, members), since it can run wherever the others can.
+    columns that can never run, whatever else is selected; columns whose own values exceed the memory limit; of columns
+    with equal reads and writes (and, in an exact partition, equal members) all but the first by (cost, tie, members),
+    since it can run wherever the others can.
     """
-    usable = [(c, i) for i, c in enumerate(problem.columns) if problem.recompute or c.full]
+    usable = [(c, i) for i, c in enumerate(problem.columns) if (problem.recompute or c.full) and _fits(problem, c)]
     usable.sort(key=lambda pair: _content(pair[0]))
-    usable = _drop_equals(usable, problem.recompute)
+    usable = _drop_equals(usable, problem.recompute) if drop_equals else usable
     never = set(close_available([column for column, _ in usable]).stuck)
     kept = [pair for place, pair in enumerate(usable) if place not in never]
     columns = tuple(column for column, _ in kept)
@@ -55,6 +57,10 @@ def prepare_instance(problem: PartitionProblem) -> Instance:
         covers=covers,
         necessary=find_necessary(problem, columns, covers),
     )
+
+
+def _fits(problem: PartitionProblem, column: Column) -> bool:
+    return problem.max_live is None or own_bytes(column, problem.live_bytes) <= problem.max_live
 
 
 def _content(column: Column) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], int, int]:
@@ -132,7 +138,7 @@ def find_conflicts(instance: Instance) -> tuple[str, ...]:
 
 def _find_roots(problem: PartitionProblem, value: int) -> tuple[int, ...]:
     """The unwritable values that keep `value` unwritable, followed through reads to those that no column writes."""
-    usable = [column for column in problem.columns if problem.recompute or column.full]
+    usable = [c for c in problem.columns if (problem.recompute or c.full) and _fits(problem, c)]
     available = close_available(usable).available
     writers: dict[int, list[Column]] = {}
     for column in usable:

@@ -1,7 +1,7 @@
 """The integer model over the columns that can still matter, solved by CP-SAT with lazily added cycle cuts."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from ortools.sat.python import cp_model
@@ -9,7 +9,8 @@ from ortools.sat.python import cp_model
 from fusesolve.errors import InternalError
 from fusesolve.solve.control import Control
 from fusesolve.solve.instance import Instance
-from fusesolve.solve.order import order_columns
+from fusesolve.solve.memory import Fit, MemoryCut, Need, needs_of, order_within, shrink
+from fusesolve.solve.order import Order, order_columns
 from fusesolve.solve.rows import Row, cut_cycles
 
 
@@ -27,7 +28,7 @@ class Task:
 
     `tight[i]`: row i holds with equality in every selection
     of interest. `cost_limit`: most ns that a selection may cost, or None. `floor`: a known lower bound of the weight.
-    `hint`: columns of a known plan.
+    `hint`: columns of a known plan. `memory`: cuts of the memory limit found so far.
     """
 
     instance: Instance
@@ -38,6 +39,7 @@ class Task:
     cost_limit: int | None = None
     floor: int | None = None
     hint: Sequence[int] = ()
+    memory: Sequence[MemoryCut] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,14 +47,17 @@ class Outcome:
     """How a search ended.
 
     `selected`: columns in execution order, () without a plan. `weight`: its total. `bound`: proven for the kept
-    columns, None when there is none. `cuts`: cycle cuts found on the way, valid for every plan.
+    columns, None when there is none. `cuts`: cycle cuts found on the way, `memory`: cuts of the memory limit; both
+    hold for every plan. `unsure`: selections were left out whose memory could not be judged in time.
     """
 
     verdict: Verdict
-    selected: tuple[int, ...]
-    weight: int | None
-    bound: int | None
-    cuts: tuple[Row, ...]
+    selected: tuple[int, ...] = ()
+    weight: int | None = None
+    bound: int | None = None
+    cuts: tuple[Row, ...] = ()
+    memory: tuple[MemoryCut, ...] = ()
+    unsure: bool = False
 
 
 def search(task: Task, control: Control, effort: float | None = None) -> Outcome:
@@ -63,31 +68,73 @@ def search(task: Task, control: Control, effort: float | None = None) -> Outcome
     One CP-SAT worker with the full linear relaxation: covering rows need it (without it the bound stays near 0), and
     a single worker makes every run the same, whatever the number of threads.
     """
-    model, variables = _build_model(task)
-    cuts: list[Row] = []
+    return _Hunt(task=task, control=control, end=None if effort is None else control.work_used + effort).run()
+
+
+@dataclass(slots=True, kw_only=True)
+class _Hunt:
+    """One search under way. `unsure`: a selection was left out whose memory could not be judged: no proof any more."""
+
+    task: Task
+    control: Control
+    end: float | None
+    cuts: list[Row] = field(default_factory=list)
+    memory: list[MemoryCut] = field(default_factory=list)
     bound: int | None = None
-    end = None if effort is None else control.work_used + effort
-    while True:
-        if control.must_stop() or (end is not None and control.work_used >= end):
-            return Outcome(verdict=Verdict.STOPPED, selected=(), weight=None, bound=bound, cuts=tuple(cuts))
-        solver = _configure(control, end)
-        status = _run(solver, model, control)
-        if status == cp_model.INFEASIBLE:
-            return Outcome(verdict=Verdict.EMPTY, selected=(), weight=None, bound=bound, cuts=tuple(cuts))
-        if status == cp_model.UNKNOWN:
-            return Outcome(verdict=Verdict.STOPPED, selected=(), weight=None, bound=bound, cuts=tuple(cuts))
-        bound = max(bound or 0, round(solver.best_objective_bound))
-        chosen = [index for index, variable in variables.items() if solver.boolean_value(variable)]
-        order = order_columns(task.instance.columns, chosen)
-        if not order.stuck:
-            weight = sum(task.weight[index] for index in chosen)
-            verdict = Verdict.OPTIMAL if status == cp_model.OPTIMAL else Verdict.STOPPED
-            return Outcome(verdict=verdict, selected=order.done, weight=weight, bound=bound, cuts=tuple(cuts))
-        fresh = cut_cycles(task.instance, order)
-        control.count("cycle_cuts", len(fresh))
-        cuts.extend(fresh)
-        for row in fresh:
-            _add_row(model, variables, row, tight=False)
+    unsure: bool = False
+
+    def run(self) -> Outcome:
+        """Solve, cut off what cannot run or takes too much memory, solve again."""
+        model, variables = _build_model(self.task)
+        while not self.control.must_stop() and (self.end is None or self.control.work_used < self.end):
+            solver = _configure(self.control, self.end)
+            status = _run(solver, model, self.control)
+            if status == cp_model.INFEASIBLE:
+                return self._end(Verdict.STOPPED if self.unsure else Verdict.EMPTY)
+            if status == cp_model.UNKNOWN:
+                break
+            if not self.unsure:
+                self.bound = max(self.bound or 0, round(solver.best_objective_bound))
+            chosen = [index for index, variable in variables.items() if solver.boolean_value(variable)]
+            order = self._judge(model, variables, chosen)
+            if order is not None:
+                proven = status == cp_model.OPTIMAL and not self.unsure
+                return self._end(Verdict.OPTIMAL if proven else Verdict.STOPPED, order.done)
+        return self._end(Verdict.STOPPED)
+
+    def _judge(
+        self, model: cp_model.CpModel, variables: dict[int, cp_model.IntVar], chosen: Sequence[int]
+    ) -> Order | None:
+        """The order of a selection, or None after it was cut off."""
+        instance = self.task.instance
+        order = order_columns(instance.columns, chosen)
+        if order.stuck:
+            fresh = cut_cycles(instance, order)
+            self.control.count("cycle_cuts", len(fresh))
+            self.cuts.extend(fresh)
+            for row in fresh:
+                add_row(model, variables, row, tight=False)
+            return None
+        order, fit = order_within(instance.problem, order, instance.columns)
+        if fit is Fit.FITS:
+            return order
+        if fit is Fit.UNKNOWN:
+            self.unsure = True
+            model.add_bool_or([~variables[index] for index in chosen])
+            return None
+        needs = needs_of(instance.columns[index] for index in order.done)
+        cut = shrink(needs, instance.problem.live_bytes, instance.problem.max_live or 0)
+        self.control.count("memory_cuts")
+        self.memory.append(cut)
+        add_memory_cut(model, variables, cut, instance)
+        return None
+
+    def _end(self, verdict: Verdict, selected: tuple[int, ...] = ()) -> Outcome:
+        weight = sum(self.task.weight[index] for index in selected) if selected else None
+        return Outcome(
+            verdict=verdict, selected=selected, weight=weight, bound=self.bound, cuts=tuple(self.cuts),
+            memory=tuple(self.memory), unsure=self.unsure,
+        )  # fmt: skip
 
 
 def _configure(control: Control, end: float | None) -> cp_model.CpSolver:
@@ -123,11 +170,13 @@ def _build_model(task: Task) -> tuple[cp_model.CpModel, dict[int, cp_model.IntVa
     model = cp_model.CpModel()
     variables = {index: model.new_bool_var("") for index in task.kept}
     for row, tight in zip(task.rows, task.tight, strict=True):
-        _add_row(model, variables, row, tight=tight)
+        add_row(model, variables, row, tight=tight)
     problem = task.instance.problem
     if problem.recompute:
-        _add_availability(model, variables, task.instance)
+        add_availability(model, variables, task.instance)
     everything = list(variables.values())
+    for cut in task.memory:
+        add_memory_cut(model, variables, cut, task.instance)
     if problem.max_kernels is not None:
         model.add(cp_model.LinearExpr.sum(everything) <= problem.max_kernels)
     if task.cost_limit is not None:
@@ -144,7 +193,7 @@ def _build_model(task: Task) -> tuple[cp_model.CpModel, dict[int, cp_model.IntVa
     return model, variables
 
 
-def _add_availability(model: cp_model.CpModel, variables: dict[int, cp_model.IntVar], instance: Instance) -> None:
+def add_availability(model: cp_model.CpModel, variables: dict[int, cp_model.IntVar], instance: Instance) -> None:
     """Every value that a selected column reads is written by a selected column.
 
     One variable per value stands between its readers and its writers: the clauses grow with readers + writers, not
@@ -160,7 +209,32 @@ def _add_availability(model: cp_model.CpModel, variables: dict[int, cp_model.Int
             model.add_implication(variable, memory[value])
 
 
-def _add_row(model: cp_model.CpModel, variables: dict[int, cp_model.IntVar], row: Row, *, tight: bool) -> None:
+def add_memory_cut(
+    model: cp_model.CpModel, variables: dict[int, cp_model.IntVar], cut: MemoryCut, instance: Instance, *,
+    unless: cp_model.LiteralT | None = None,
+) -> None:  # fmt: skip
+    """The clause of a memory cut; it is void where the literal `unless` holds."""
+    absent: list[cp_model.LiteralT] = [] if unless is None else [unless]
+    serving: dict[Need, list[int]] = {}
+    for need in cut.needs:
+        near = instance.writers[min(need.writes)] if need.writes else instance.readers[min(need.reads)]
+        serving[need] = [i for i in near.tolist() if i in variables and need.served_by(instance.columns[i])]
+        if not serving[need]:
+            return
+    for items in serving.values():
+        served = model.new_bool_var("")
+        for index in items:
+            model.add_implication(variables[index], served)
+        absent.append(~served)
+    for value in sorted(cut.handed):
+        allowed = {index for need, items in serving.items() if value in need.writes for index in items}
+        others = [i for i in instance.writers[value].tolist() if i in variables and i not in allowed]
+        absent.extend(variables[index] for index in others)
+    model.add_bool_or(absent)
+
+
+def add_row(model: cp_model.CpModel, variables: dict[int, cp_model.IntVar], row: Row, *, tight: bool) -> None:
+    """A row over those of its columns that have a variable; `tight`: with equality."""
     terms: list[cp_model.LiteralT] = [variables[index] for index in row.plus if index in variables]
     if row.minus is not None:
         if row.minus in variables:

@@ -50,7 +50,8 @@ class PartitionProblem:
     `required`: values that some selected column must write. `producer[v]`: the operator that makes value v.
     `recompute`: True lets an operator sit in several selected columns (or in none, if nobody needs it); False asks
     for every operator in exactly one selected column, out of the `full` ones. `max_kernels`: most columns that may be
-    selected, or None.
+    selected, or None. `max_live`: most bytes of live values at any step, or None; `live_bytes[v]`: bytes of value v
+    that count there (0 for what is in memory throughout), needed where `max_live` is given.
     """
 
     n_ops: int
@@ -60,6 +61,8 @@ class PartitionProblem:
     producer: tuple[int, ...]
     recompute: bool
     max_kernels: int | None = None
+    max_live: int | None = None
+    live_bytes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +125,10 @@ def check_problem(problem: PartitionProblem) -> None:
         raise InternalError(f"a required value is outside the {problem.n_values} values")
     if problem.max_kernels is not None and problem.max_kernels < 0:
         raise InternalError(f"max_kernels is {problem.max_kernels}; it must be >= 0")
+    if problem.max_live is not None and len(problem.live_bytes) != problem.n_values:
+        raise InternalError(f"max_live needs the bytes of {problem.n_values} values, got {len(problem.live_bytes)}")
+    if any(size < 0 for size in problem.live_bytes):
+        raise InternalError("live_bytes has a negative size")
     for index, column in enumerate(problem.columns):
         fault = _column_fault(problem, column)
         if fault is not None:

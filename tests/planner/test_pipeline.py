@@ -86,11 +86,23 @@ def test_max_kernels_above_the_optimum_changes_nothing():
     assert plan("gpt2_block", "h100", max_kernels=len(free.groups)).objective_ns == free.objective_ns
 
 
-def test_max_memory_below_the_peak_gives_no_plan():
+def test_max_memory_below_inputs_and_outputs_is_infeasible_and_says_so():
     found = plan(chain(), "h100", max_memory=NBYTES)
-    assert found.status == "NO_SOLUTION" and found.objective_ns is None
-    assert "max-memory" in found.conflicts[0]["message"]
+    assert found.status == "INFEASIBLE" and found.objective_ns is None
+    assert found.conflicts[0]["numbers"] == {"need": 2 * NBYTES, "limit": NBYTES}
     assert plan(chain(), "h100", max_memory=2 * NBYTES).status == "OPTIMAL"
+
+
+def test_max_memory_changes_the_plan_and_below_the_least_names_it():
+    free = plan("gpt2_block", "h100", apart=(("qk", "softmax"),))
+    assert free.status == "OPTIMAL" and free.peak_memory_bytes is not None
+    tight = plan("gpt2_block", "h100", apart=(("qk", "softmax"),), max_memory=free.peak_memory_bytes - 1)
+    if tight.status == "INFEASIBLE":
+        (conflict,) = [entry for entry in tight.conflicts if entry["rule"] == "max-memory"]
+        least = conflict["numbers"]["need"]
+        assert least == free.peak_memory_bytes
+    else:
+        assert tight.peak_memory_bytes < free.peak_memory_bytes and tight.objective_ns >= free.objective_ns
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,9 @@ class RandomGraph:
     outputs: frozenset[int]
 
 
-def make_graph(rng: random.Random) -> RandomGraph:
-    """A random DAG of 2 to 9 operators; about one in five makes two values; all sinks and some others are outputs."""
-    size = rng.choice((2, 3, 4, 5, 5, 6, 6, 7, 7, 8, 9))
+def make_graph(rng: random.Random, max_size: int = 9) -> RandomGraph:
+    """A random DAG of 2 to 9, at most `max_size`, operators; one in five makes two values; outputs beside the sinks."""
+    size = min(max_size, rng.choice((2, 3, 4, 5, 5, 6, 6, 7, 7, 8, 9)))
     reads, makes, count = [], [], 0
     for op in range(size):
         width = min(count, rng.choice((0, 1, 1, 2, 2, 3)) if op else 0)
@@ -35,10 +35,10 @@ def make_graph(rng: random.Random) -> RandomGraph:
     return RandomGraph(reads=tuple(reads), makes=tuple(makes), outputs=frozenset(outputs))
 
 
-def make_problem(seed: int, *, recompute: bool, drop_columns: float = 0.0) -> PartitionProblem:
+def make_problem(seed: int, *, recompute: bool, drop_columns: float = 0.0, max_size: int = 9) -> PartitionProblem:
     """All connected convex groups of a random graph, at additive, sub-, super-additive or unrelated random costs."""
     rng = random.Random(seed)
-    graph = make_graph(rng)
+    graph = make_graph(rng, max_size)
     size, style = len(graph.reads), rng.choice(("additive", "launch", "super", "noise"))
     own = [rng.randint(1, 20) for _ in range(size)]
     columns = []
