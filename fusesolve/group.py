@@ -110,6 +110,7 @@ class Workload:
     row_kind: int = 0  # a library's rows: 1 layer norm, 2 scattered by an index, 3 quantised
     shared_heads: int = 1  # attention: query heads that share keys and values; `m` counts the rows of all of them
     causal: int = 0  # attention: 1 where the library call skips the keys behind each query
+    sequences: int = 0  # attention: sequences of different lengths in a library call over a paged cache
     linear_tail: int = 1  # attention: what lies between softmax and the second contraction is linear
     double: int = 0  # 1: arithmetic in f64
 

@@ -32,6 +32,7 @@ NARROW = 0.05  # errors (as a ratio) beyond which the loss grows linearly, not a
 STEP = 0.01  # of a constant's range: the difference quotient must step over the kinks of tile choices
 SEEN = 1e-6  # a constant whose whole range moves no row by more than this share is not measured
 ROUNDS = 16  # evaluations of the Jacobian at most
+PULL = 0.1  # error (as a ratio) of one row that outweighs moving a constant through its whole range
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,26 +136,30 @@ def _solve(
 ) -> dict[str, float]:
     """The best values: a bounded least-squares fit in units of each constant's range, from the profile's values.
 
-    A constant that no row depends on at the end is left out: these rows do not measure it.
+    A weak pull to the start that the table of constants gives decides between constants that the rows cannot tell
+    apart. A constant that no row depends on, and that the fit has not moved, is left out: these rows do not measure it.
     """
     from scipy.optimize import least_squares
 
     low = np.array([c.low for c in constants])
     width = np.array([c.high - c.low for c in constants])
-    start = np.array([profile.constant(c.name, c.start) for c in constants])
+    usual = (np.array([c.start for c in constants]) - low) / width
+    start = (np.array([profile.constant(c.name, c.start) for c in constants]) - low) / width
+    start = np.clip(start, 0.02, 0.98)
     names = [c.name for c in constants]
 
     def residuals(position: Array) -> Array:
         trial = with_constants(profile, dict(zip(names, (low + position * width).tolist(), strict=True)))
-        return np.concatenate([_log_errors(samples, trial, file) for file, samples in rows.items()])
+        errors = [_log_errors(samples, trial, file) for file, samples in rows.items()]
+        return np.concatenate([*errors, PULL * (position - usual)])
 
     found = least_squares(
-        residuals, np.clip((start - low) / width, 0.02, 0.98), bounds=(0.0, 1.0), loss="soft_l1", f_scale=NARROW,
-        diff_step=STEP, max_nfev=ROUNDS,
-    )  # fmt: skip
-    seen = np.abs(found.jac).max(axis=0) > SEEN
+        residuals, start, bounds=(0.0, 1.0), loss="soft_l1", f_scale=NARROW, diff_step=STEP, max_nfev=ROUNDS
+    )
+    measured = np.abs(found.jac[: -len(constants)]).max(axis=0) > SEEN
+    seen = measured | (np.abs(found.x - start) > STEP)
     best = (low + found.x * width).tolist()
-    return {name: value for name, value, measured in zip(names, best, seen.tolist(), strict=True) if measured}
+    return {name: value for name, value, kept in zip(names, best, seen.tolist(), strict=True) if kept}
 
 
 def _log_errors(samples: Sequence[Sample], profile: HardwareProfile, file: str) -> Array:

@@ -213,8 +213,8 @@ def _causal(spec: Spec, workload: Workload) -> Workload:
     """A library's attention skips the keys behind each query: no graph says so, the call does."""
     if spec.op != "attention":
         return workload
-    _, queries, _, heads, groups, _, causal = spec.sizes
-    return replace(workload, causal=int(causal and queries > 1), shared_heads=heads // groups)
+    batch, queries, _, heads, groups, _, causal = spec.sizes
+    return replace(workload, causal=int(causal and queries > 1), shared_heads=heads // groups, sequences=batch)
 
 
 def _as_library(spec: Spec, workload: Workload) -> Workload:

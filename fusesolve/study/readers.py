@@ -15,6 +15,7 @@ Found: TypeAlias = Sample | Skipped
 MICROSECOND = 1e-6
 DTYPES = {"fp32": "f32", "fp16": "f16", "bf16": "bf16", "fp8": "f8e4m3", "float32": "f32", "float16": "f16"}
 WEIGHT_SETS = 6  # sets of weights that take turns in the graphs of the tensor-core GEMM tables
+LAYER_SHARE = 12  # a layer's weights are about twelve times those of its smallest linear operator, and take turns with it
 VOCABULARY = 32_000  # rows of an embedding table that does not say
 
 
@@ -107,7 +108,7 @@ def _attention(row: Row) -> Iterator[Found]:
     dtype = DTYPES[row["dtype"]]
     cached = row["phase"] != "encoder"
     copies: tuple[Spec, ...] = (Spec("cache_write", dtype, (batch * queries, 2 * groups * width)),) if cached else ()
-    if row["phase"] == "decode" and row["kernel"] == "vllm_flash_attn" and heads > groups > 1 and batch > 1:
+    if cached and queries == 1 and row["kernel"] == "vllm_flash_attn" and heads > groups > 1 and batch > 1:
         copies += (Spec("copy", dtype, (batch, heads * width)),) * 2  # heads to groups and back
     yield Sample(device=row["gpu"], op=f"attention {row['phase']}", family=row["phase"], timing=Timing.GRAPH,
                  kernels=(*copies, Spec("attention", dtype, sizes)), latency=_latency(row))  # fmt: skip
@@ -169,13 +170,13 @@ def _layer_spec(op: str, dtype: str, row: Row) -> tuple[Spec, ...]:
     return ()
 
 
-def _layer(row: Row, dtype: str, timing: Timing, resolution: float = 0.0) -> Iterator[Found]:
+def _layer(row: Row, dtype: str, timing: Timing, resolution: float = 0.0, copies: int = LAYER_SHARE) -> Iterator[Found]:
     kernels = _layer_spec(row["op"], dtype, row)
     if not kernels:
         yield Skipped(row["gpu"], f"the kernels of the operator {row['op']} are not known")
         return
     yield Sample(device=row["gpu"], op=row["op"], family=row["op"], timing=timing, kernels=kernels,
-                 latency=_latency(row), resolution=resolution)  # fmt: skip
+                 latency=_latency(row), resolution=resolution, copies=copies)  # fmt: skip
 
 
 def _profiled_layer(row: Row) -> Iterator[Found]:
@@ -187,7 +188,7 @@ def _serving_layer(row: Row) -> Iterator[Found]:
 
 
 def _wall_clock(row: Row) -> Iterator[Found]:
-    return _layer(row, DTYPES[row["dtype"]], Timing.WALL)
+    return _layer(row, DTYPES[row["dtype"]], Timing.WALL, copies=1)
 
 
 def _column_major(row: Row) -> Iterator[Found]:

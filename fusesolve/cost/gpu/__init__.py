@@ -68,7 +68,7 @@ def _contraction(device: Device, *, library: bool) -> Family:
 
 def _attention(device: Device, *, library: bool) -> Family:
     return Family(
-        template=TEMPLATES.index(Template.ATTENTION), tilings=attention.tilings(), library=library,
+        template=TEMPLATES.index(Template.ATTENTION), tilings=attention.tilings(library=library), library=library,
         evaluate=lambda w, tile: attention.evaluate(device, w, tile, library=library), combine=attention.combine,
         wants=_plain if library else None,
     )  # fmt: skip

@@ -13,16 +13,20 @@ from fusesolve.cost.gpu.device import Device
 from fusesolve.cost.table import Array, Columns, Flags
 
 TILES = ((16, 64), (16, 128), (32, 64), (64, 32), (64, 64), (64, 128), (128, 64), (128, 128), (192, 128))
+LIBRARY_TILES = ((64, 128), (64, 96), (64, 80), (64, 64), (128, 128), (128, 96), (128, 80), (128, 64), (192, 128))
 SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128)
+LIBRARY_SPLITS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 64, 80, 96, 128)
 PASSES = (1, 2)  # 2: maximum and sum first, then probabilities again; needed where the tail is not linear
 OVERLAP = 2.0  # p-norm of compute and memory time
-SHORT_HEAD, LONG_HEAD = 64.0, 128.0  # a library takes taller tiles up to the one, fewer keys above the other
-POWER_TIME = 400e-6  # seconds after which a kernel runs at its sustained power
+PREPARED = 992  # sequences that FlashAttention-3's scheduler looks at ahead of the kernel; more go without
 
 
-def tilings() -> dict[str, Array]:
-    """All (query rows, keys, split over keys, passes) as (1, n) columns."""
-    rows = [(m, n, s, p) for m, n in TILES for s in SPLITS for p in PASSES if s == 1 or p == 1]
+def tilings(*, library: bool) -> dict[str, Array]:
+    """All (query rows, keys, split over keys, passes) as (1, n) columns; a library makes one pass."""
+    if library:
+        rows = [(m, n, s, 1) for m, n in LIBRARY_TILES for s in LIBRARY_SPLITS]
+    else:
+        rows = [(m, n, s, p) for m, n in TILES for s in SPLITS for p in PASSES if s == 1 or p == 1]
     grid = np.array(rows, dtype=np.float64)
     return {
         "tile_m": grid[None, :, 0], "tile_n": grid[None, :, 1], "split": grid[None, :, 2], "mode": grid[None, :, 3]
@@ -35,22 +39,24 @@ def evaluate(device: Device, w: Columns, tile: Columns, *, library: bool) -> tup
     inner, head = _padded(w["k"]), _padded(w["head"])
     packed = not library or device.constant("attention_packs", 1.0) > 0
     apart = np.where((w["m"] <= w["shared_heads"]) | packed, 1.0, w["shared_heads"])
-    blocks = np.ceil(w["m"] / apart / queries) * apart * w["batch"] * tile["split"]
+    tiles = np.ceil(w["m"] / apart / queries)
     threads = np.where(queries >= 64, 2.0 * queries, 128.0)
     size = w["operand_bytes"]
     shared = np.ceil(size * (queries * inner + keys * inner + keys * head) + 4.0 * queries * 2.0)
     demand = queries * head / threads + queries * keys / threads + 40.0 + 0.5 * w["scratch"]
     res = t.resources(
-        device, w, demand=demand, threads=threads, blocks=blocks, shared=shared,
+        device, w, demand=demand, threads=threads, blocks=tiles * apart * w["batch"] * tile["split"], shared=shared,
         code=6000.0 + t.INSTRUCTION_CODE * w["instructions"] * np.minimum(queries * keys / threads, 64.0),
         dram_bytes=w["read_bytes"] + w["write_bytes"],
     )  # fmt: skip
     wrong = (w["linear_tail"] < 1) & (tile["mode"] < 2) | (tile["split"] > 1) & (tile["mode"] > 1)
-    wrong |= (tile["split"] > 1) & (w["n"] / tile["split"] < 2 * keys)
+    wrong |= (tile["split"] > 1) & (tile["split"] > np.ceil(w["n"] / keys))
     if library:
         wrong = wrong | ~_offered(device, w, tile)
     res["missing_blocks"] = np.where(wrong, 1.0, res["missing_blocks"])
-    found = _terms(device, w, tile, res, inner=inner, head=head, library=library)
+    rows = np.minimum(w["m"] / apart, queries)
+    blocks = _key_blocks(w, tile, tiles)
+    found = _terms(device, w, tile, res, blocks, rows=rows, inner=inner, head=head, library=library)
     return res, t.overhead_terms(device, res) | found
 
 
@@ -60,61 +66,94 @@ def _padded(width: Array) -> Array:
 
 
 def _offered(device: Device, w: Columns, tile: Columns) -> Flags:
-    """Whether a library has the kernel: one tile height, 128 keys (64 for wide heads); a lone head may not split."""
-    tall = device.constant("attention_rows", 128.0)
-    rows = np.where((tall > 64.0) & (w["head"] <= SHORT_HEAD), 192.0, tall)
-    rows = np.where((w["head"] > LONG_HEAD) | (w["m"] <= 64.0), np.minimum(rows, 128.0), rows)
-    keys = np.where(w["head"] > LONG_HEAD, 64.0, 128.0)
-    alone = (w["m"] <= 1) & (device.constant("attention_lone_split", 1.0) <= 0)
+    """Whether a library has the kernel: a tile for each head width, one group of warps for up to 64 rows.
+
+    FlashAttention-3 over a paged cache: 192 x 128 up to a head of 64, 128 x 128 up to 128, 96 keys up to 192, 80 above;
+    FlashAttention-2: 64 x 128, 64 keys above a head of 128. Some versions split keys only for a single query whose
+    heads share them.
+    """
+    tall, head = device.constant("attention_rows", 128.0), w["head"]
+    rows = np.where((tall > 64.0) & (head <= 64.0), 192.0, tall)
+    rows = np.where(w["m"] <= 64.0, np.minimum(rows, 64.0), rows)
+    keys = np.where(head <= 128.0, 128.0, np.where(tall <= 64.0, 64.0, np.where(head <= 192.0, 96.0, 80.0)))
+    alone = (w["shared_heads"] <= 1) | (w["m"] > w["shared_heads"])
+    alone = alone & (device.constant("attention_lone_split", 1.0) <= 0)
     fitting: Flags = (tile["tile_m"] == rows) & (tile["tile_n"] == keys) & ~(alone & (tile["split"] > 1))
     return fitting
 
 
+class _KeyBlocks:
+    """Blocks of keys that a tile of query rows walks through: the `mean` over tiles and the `most` of one tile.
+
+    `filled` is the share of a block that has keys, where there is only one.
+    """
+
+    def __init__(self, mean: Array, most: Array, filled: Array) -> None:
+        self.mean, self.most, self.filled = mean, most, filled
+
+
+def _key_blocks(w: Columns, tile: Columns, tiles: Array) -> _KeyBlocks:
+    """A causal call skips the blocks behind each tile: of x blocks the i-th of q tiles sees ceil(x i / q).
+
+    Their mean is x (1 + 1/q) / 2, and (1 - x/q) / 2 from rounding up while a tile is shorter than a block.
+    """
+    blocks = w["n"] / tile["tile_n"]
+    most = np.ceil(np.ceil(blocks) / tile["split"])
+    causal = 0.5 * blocks * (1.0 + 1.0 / tiles) + 0.5 * np.maximum(1.0 - blocks / tiles, 0.0)
+    mean = np.where(w["causal"] > 0, np.clip(causal / tile["split"], 1.0, most), most)
+    return _KeyBlocks(mean, most, np.clip(blocks, 0.25, 1.0))
+
+
 def _terms(
-    device: Device, w: Columns, tile: Columns, res: Columns, *, inner: Array, head: Array, library: bool
+    device: Device, w: Columns, tile: Columns, res: Columns, blocks: _KeyBlocks, *, rows: Array, inner: Array,
+    head: Array, library: bool,
 ) -> dict[str, Array]:  # fmt: skip
     units = float(device.units)
     queries, keys = tile["tile_m"], tile["tile_n"]
     share = device.constant("attention_efficiency", 0.9)
     share *= 1.0 if library else device.constant("generated_share", 0.95)
-    rate = peak_rate(device, w) * share / units
-    own = w["n"] / tile["split"]
-    filled = np.clip(own / keys, 0.25, 1.0)
-    most = np.ceil(own / keys)
-    steps = np.where(w["causal"] > 0, 0.5 * (own / keys + np.minimum(1.0, own / keys)), most)  # of keys, the mean
     first = np.where(tile["mode"] > 1, 2.0, 1.0)
-    mma = 2.0 * queries * keys * (first * inner + head) / rate * filled
+    mma = 2.0 * queries * keys * (first * inner + head) / (peak_rate(device, w) * share / units)
     points = np.maximum(w["batch"] * w["m"] * w["n"], 1.0)
-    each = queries * keys / points * first * filled * units
+    each = queries * keys / points * first * units
     sfu = w["sfu"] * each / device.sfu * device.constant("attention_exponential", 0.8)
     fma = 0.5 * w["fma"] * each / device.fma * (0.0 if library else 1.0)
-    loading = keys * (inner + head) * w["operand_bytes"] * filled / device.constant("attention_feed", 90e9)
-    step = np.maximum(mma + sfu + fma, loading) + _prologue(device, w, keys, inner + head)
-    usual = device.constant("attention_step", 0.5e-6)
-    lone = np.where((w["m"] <= 1) & library, device.constant("attention_step_lone", usual), usual)
-    lone_step = np.maximum(step, lone * keys / 128.0 * filled)
-    used = np.minimum(queries, w["m"]) / queries
-    loads = device.constant("attention_query", 1.0e-6) * head / 128.0 * (0.5 + 0.5 * used)
-    fixed = device.constant("attention_block", 2.4e-6) + loads
+    side = _prologue(device, w, keys, inner + head)
+    bytes_of_keys = keys * (inner + head) * w["operand_bytes"]
+    loading = bytes_of_keys * blocks.filled / device.constant("attention_feed", 90e9)
+    step = np.maximum(mma + sfu + fma, loading) + side
+    lone_step = np.maximum(step, device.constant("attention_step", 0.5e-6) * keys / 128.0)
+    moved = rows * (inner + head) * w["operand_bytes"]  # queries in, results out
+    fixed = device.constant("attention_block", 2.4e-6) + moved / device.constant("attention_drain", 30e9)
+    fixed = fixed + device.constant("attention_query", 0.9e-6) * head / 128.0
+    hidden = device.constant("attention_first_hidden", 0.0)
     rounds = res["blocks"] / units
-    tail = device.constant("attention_tail", 0.6)
-    rest = np.where(rounds > 1.0, np.ceil(rounds) - rounds, 0.0)
-    smooth = rounds + np.where(w["causal"] > 0, 0.5, 1.0) * tail * rest
-    average = steps * step + fixed
-    busy = np.maximum(np.maximum(smooth, 1.0) * average, most * lone_step + fixed)
-    work = rounds * steps
-    ideal = 2.0 * w["mma"] / peak_rate(device, w)
-    busy = busy * (1.0 + device.constant("attention_power", 0.1) * ideal / (ideal + POWER_TIME))
+    average = (blocks.mean - hidden) * step + np.maximum(fixed, hidden * step)
+    longest = (blocks.most - hidden) * lone_step + np.maximum(fixed, hidden * step)
+    busy = np.maximum(_rounds(device, w, rounds) * average, longest)
+    work = rounds * blocks.mean
     partial = 4.0 * w["batch"] * w["m"] * (w["head"] + 2.0) * tile["split"]
     combining = device.constant("attention_combine", 2.0e-6) + 2.0 * partial / device.l2
     combining = combining + device.constant("attention_combine_each", 0.05e-6) * tile["split"]
     return _streams(device, w) | {
-        "tensor": work * mma, "sfu": work * sfu, "fma": work * fma,
-        "prologue": work * _prologue(device, w, keys, inner + head),
-        "floor": np.full_like(mma, device.attention_floor),
-        "latency": np.maximum(busy - work * step, 0.0) + work * np.maximum(loading - mma - sfu - fma, 0.0),
+        "tensor": work * mma, "sfu": work * sfu, "fma": work * fma, "prologue": work * side,
+        "floor": np.zeros_like(busy) + _start(device, w, library=library),
+        "latency": np.maximum(busy - work * (mma + sfu + fma + side), 0.0),
         "split": np.where(tile["split"] > 1, combining, 0.0) + np.zeros_like(mma),
     }  # fmt: skip
+
+
+def _rounds(device: Device, w: Columns, rounds: Array) -> Array:
+    """Rounds of tiles over units: whole ones for equal tiles, half an average tile more or less for causal ones."""
+    uneven = np.where(rounds > 1.0, rounds + 0.5 * device.constant("attention_tail", 0.6), 1.0)
+    return np.where(w["causal"] > 0, uneven, np.maximum(np.ceil(rounds), 1.0))
+
+
+def _start(device: Device, w: Columns, *, library: bool) -> Array:
+    """Seconds before the first tile: the shortest kernel, and a scheduler that looks at each sequence of a batch."""
+    looks = library and device.constant("attention_packs", 1.0) > 0
+    ahead = np.where(w["sequences"] <= PREPARED, w["sequences"], 0.0)
+    return device.attention_floor + (ahead * device.constant("attention_sequence", 0.0) if looks else 0.0 * ahead)
 
 
 def _streams(device: Device, w: Columns) -> dict[str, Array]:
