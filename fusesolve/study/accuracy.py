@@ -158,12 +158,11 @@ def measure_accuracy(
             excluded += _counted(path.name, outcome.skipped)
             continue
         table = read_table(path)
-        by_device: dict[str, list[Sample]] = defaultdict(list)
+        by_device: dict[tuple[str, str | None], list[Sample]] = defaultdict(list)
         for sample in table.samples:
-            by_device[sample.device].append(sample)
+            by_device[sample.device, hardware or profile_name(sample.device, sample.library)].append(sample)
         skipped = list(table.skipped)
-        for device, samples in by_device.items():
-            name = hardware or profile_name(device)
+        for (device, name), samples in by_device.items():
             if name is None:
                 skipped += [Skipped(device, f"no bundled profile stands for the device '{device}'")] * len(samples)
                 continue

@@ -96,13 +96,14 @@ def calibrate(paths: Sequence[Path], hardware: str) -> Calibration:
 def _own_rows(paths: Sequence[Path], hardware: str, profile: HardwareProfile) -> dict[str, list[Sample]]:
     """Samples by file whose device text stands for this profile; all of them where the profile stands for none."""
     tables = [read_table(path) for path in paths]
-    devices = {sample.device for table in tables for sample in table.samples}
-    own = {text for text in devices if (name := profile_name(text)) and load_profile(name).name == profile.name}
-    own = own or (devices if len(devices) == 1 else set())
+    devices = {(sample.device, sample.library) for table in tables for sample in table.samples}
+    own = {key for key in devices if (name := profile_name(*key)) and load_profile(name).name == profile.name}
+    texts = sorted({device for device, _ in devices})
+    own = own or (devices if len(texts) == 1 else set())
     if not own:
-        listed = ", ".join(sorted(devices)) or "none"
+        listed = ", ".join(texts) or "none"
         raise InputError(f"no row of the device of '{hardware}' in the tables; their devices: {listed}")
-    rows = {table.file: [s for s in table.samples if s.device in own] for table in tables}
+    rows = {table.file: [s for s in table.samples if (s.device, s.library) in own] for table in tables}
     return {file: samples for file, samples in rows.items() if samples}
 
 
@@ -136,14 +137,13 @@ def _solve(
 ) -> dict[str, float]:
     """The best values: a bounded least-squares fit in units of each constant's range, from the profile's values.
 
-    A weak pull to the start that the table of constants gives decides between constants that the rows cannot tell
-    apart. A constant that no row depends on, and that the fit has not moved, is left out: these rows do not measure it.
+    A weak pull to these decides between constants that the rows cannot tell apart. A constant that no row depends on,
+    and that the fit has not moved, is left out: these rows do not measure it.
     """
     from scipy.optimize import least_squares
 
     low = np.array([c.low for c in constants])
     width = np.array([c.high - c.low for c in constants])
-    usual = (np.array([c.start for c in constants]) - low) / width
     start = (np.array([profile.constant(c.name, c.start) for c in constants]) - low) / width
     start = np.clip(start, 0.02, 0.98)
     names = [c.name for c in constants]
@@ -151,7 +151,7 @@ def _solve(
     def residuals(position: Array) -> Array:
         trial = with_constants(profile, dict(zip(names, (low + position * width).tolist(), strict=True)))
         errors = [_log_errors(samples, trial, file) for file, samples in rows.items()]
-        return np.concatenate([*errors, PULL * (position - usual)])
+        return np.concatenate([*errors, PULL * (position - start)])
 
     found = least_squares(
         residuals, start, bounds=(0.0, 1.0), loss="soft_l1", f_scale=NARROW, diff_step=STEP, max_nfev=ROUNDS

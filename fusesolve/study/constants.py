@@ -54,7 +54,8 @@ def _quantised(sample: Sample) -> bool:
 
 def _tensor(sample: Sample) -> bool:
     alone = len(sample.kernels) == 1 and _last(sample) in ("matmul", "bmm")
-    return alone and sample.kernels[0].dtype in _NARROW and sample.timing is Timing.GRAPH
+    timed = sample.timing is Timing.GRAPH or (sample.timing is Timing.KERNEL and sample.library != "")
+    return alone and timed and sample.kernels[0].dtype in _NARROW
 
 
 def _f32(sample: Sample) -> bool:

@@ -35,8 +35,11 @@ DEVICES: Mapping[str, str] = {
     "V100": "v100",
     "V100-PCIE-32GB": "v100-pcie",
 }
+# (bundled profile, vintage of the library) -> the profile of the device with that library, where it makes a difference.
+VINTAGES: Mapping[tuple[str, str], str] = {("h100-sxm", "2023"): "h100-sxm-2023"}
 
 
-def profile_name(device: str) -> str | None:
-    """The bundled profile of a table's device text, None where there is none."""
-    return DEVICES.get(device)
+def profile_name(device: str, library: str = "") -> str | None:
+    """The bundled profile of a table's device text and library vintage, None where there is none."""
+    name = DEVICES.get(device)
+    return None if name is None else VINTAGES.get((name, library), name)

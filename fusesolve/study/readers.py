@@ -4,7 +4,7 @@ import csv
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from fusesolve.errors import InputError
 from fusesolve.study.samples import Sample, Skipped, Spec, Table, Timing
@@ -15,7 +15,7 @@ Found: TypeAlias = Sample | Skipped
 MICROSECOND = 1e-6
 DTYPES = {"fp32": "f32", "fp16": "f16", "bf16": "bf16", "fp8": "f8e4m3", "float32": "f32", "float16": "f16"}
 WEIGHT_SETS = 6  # sets of weights that take turns in the graphs of the tensor-core GEMM tables
-LAYER_SHARE = 12  # a layer's weights are about twelve times those of its smallest linear operator, and take turns with it
+LAYER_SHARE = 12  # a layer's weights, which take turns, are about twelve times those of its smallest operator
 VOCABULARY = 32_000  # rows of an embedding table that does not say
 
 
@@ -170,25 +170,28 @@ def _layer_spec(op: str, dtype: str, row: Row) -> tuple[Spec, ...]:
     return ()
 
 
-def _layer(row: Row, dtype: str, timing: Timing, resolution: float = 0.0, copies: int = LAYER_SHARE) -> Iterator[Found]:
+def _layer(row: Row, dtype: str, timing: Timing, **traits: Any) -> Iterator[Found]:
+    """One operator of a layer; `traits` are further fields of its sample."""
     kernels = _layer_spec(row["op"], dtype, row)
     if not kernels:
         yield Skipped(row["gpu"], f"the kernels of the operator {row['op']} are not known")
         return
     yield Sample(device=row["gpu"], op=row["op"], family=row["op"], timing=timing, kernels=kernels,
-                 latency=_latency(row), resolution=resolution, copies=copies)  # fmt: skip
+                 latency=_latency(row), **traits)  # fmt: skip
 
 
 def _profiled_layer(row: Row) -> Iterator[Found]:
-    return _layer(row, "f16", Timing.KERNEL, MICROSECOND)
+    """Layers as a 2023 stack ran them, profiled one after the other; its products are those of a library of then."""
+    library = "2023" if row["op"] == "linear" else ""
+    return _layer(row, "f16", Timing.KERNEL, resolution=MICROSECOND, copies=LAYER_SHARE, library=library)
 
 
 def _serving_layer(row: Row) -> Iterator[Found]:
-    return _layer(row, DTYPES[row["dtype"]], Timing.KERNEL)
+    return _layer(row, DTYPES[row["dtype"]], Timing.KERNEL, copies=LAYER_SHARE)
 
 
 def _wall_clock(row: Row) -> Iterator[Found]:
-    return _layer(row, DTYPES[row["dtype"]], Timing.WALL, copies=1)
+    return _layer(row, DTYPES[row["dtype"]], Timing.WALL)
 
 
 def _column_major(row: Row) -> Iterator[Found]:

@@ -3,12 +3,14 @@
 from dataclasses import replace
 from math import exp
 
+import numpy as np
 import pytest
 
 from fusesolve.cost.gpu import attention, contraction, opaque, pointwise, rows, terms
 from fusesolve.cost.gpu.device import read_device
 from fusesolve.cost.table import HELD_IN_REGISTERS, HELD_IN_SHARED, READ_AGAIN
 from fusesolve.group import TENSOR_TYPES, Template
+from fusesolve.study.calibration import with_constants
 from tests.unit.cost_device import GPU, columns, tiling, value, workload
 
 DEVICE = read_device(GPU, "stream")
@@ -236,12 +238,67 @@ def test_attention_streams_keys_past_tiles_of_queries():
     assert us(found, "sfu") == pytest.approx(rounds * steps * exponential)
     assert us(found, "fma") == 0.0  # a library hides it
     assert us(found, "dram") == pytest.approx(6.291456)
-    block = steps * (product + exponential) + 2.4 + 1.0 * 64 / 128  # and queries in, results out
-    ideal = 2 * 2 * points * 64 / 1.024e14 * 1e6
-    busy = (rounds + 0.6 * 0.08) * block * (1 + 0.1 * ideal / (ideal + 400))  # a tail of 60 %; sustained power
+    moved = 64 * (64 + 64) * 2 / 3e10 * 1e6  # queries in and results out at 30 GB/s a unit: 0.55 us
+    block = steps * (product + exponential) + 2.4 + moved + 0.9 * 64 / 128
+    busy = 2 * block  # two whole rounds: all tiles are equal
     assert us(found, "tensor") + us(found, "sfu") + us(found, "latency") == pytest.approx(busy)
     total = 3.0 + 3 * 1.2 + p(2, busy, 6.291456)
     assert float(attention.combine(found, NONE).item()) * 1e6 == pytest.approx(total)
+
+
+def attention_item(**numbers):
+    """A library's attention: 4 query heads that share keys, 128 wide, f16."""
+    common = {"batch": 2, "k": 128, "head": 128, "operand_bytes": 2, "tensor_rate": F16, "shared_heads": 4}
+    return columns(workload(Template.ATTENTION, **(common | numbers)))
+
+
+def test_a_causal_tile_walks_through_the_keys_before_it():
+    """512 queries of 4 packed heads in tiles of 128 rows: 16 tiles, keys in 4 blocks of 128.
+
+    Of 16 tiles four see one block, four two, four three and four all: 2.5 = (4 (1 + 1/16) + 1 - 4/16) / 2.
+    """
+    tile = tiling(tile_m=128, tile_n=128, split=1, mode=1)
+    uneven = attention_item(m=2048, n=512, causal=1, mma=2.0 * 2 * 2048 * 512 * 128)
+    equal = attention_item(m=2048, n=512, mma=2.0 * 2 * 2048 * 512 * 128)
+    (_, some), (_, every) = (attention.evaluate(DEVICE, w, tile, library=True) for w in (uneven, equal))
+    assert us(some, "tensor") == pytest.approx(us(every, "tensor") * 2.5 / 4)
+
+
+def test_the_first_block_of_keys_may_hide_in_the_fixed_time_of_a_tile():
+    """One query, 256 keys in two blocks: of two steps only the second shows, the first is shorter than the rest."""
+    hides = with_constants(GPU, {"attention_first_hidden": 1.0, "attention_block": 5e-6, "attention_step": 6e-6})
+    found = [
+        attention.evaluate(
+            read_device(profile, "stream"), attention_item(m=4, n=256), tiling(tile_m=64, tile_n=128, split=1, mode=1),
+            library=True,
+        )[1]
+        for profile in (hides, with_constants(hides, {"attention_first_hidden": 0.0}))
+    ]  # fmt: skip
+    assert us(found[1], "latency") - us(found[0], "latency") == pytest.approx(6.0)
+    moved = 4 * (128 + 128) * 2 / 3e10 * 1e6
+    assert us(found[0], "latency") + us(found[0], "tensor") == pytest.approx(6.0 + 5.0 + 0.9 + moved)
+
+
+@pytest.mark.parametrize(("sequences", "ahead"), [(0, 0.0), (992, 992 * 0.02), (993, 0.0)])
+def test_a_scheduler_looks_at_each_sequence_of_up_to_992(sequences, ahead):
+    device = read_device(with_constants(GPU, {"attention_sequence": 0.02e-6}), "stream")
+    tile = tiling(tile_m=64, tile_n=128, split=1, mode=1)
+    _, found = attention.evaluate(device, attention_item(m=4, n=64, sequences=sequences), tile, library=True)
+    assert us(found, "floor") == pytest.approx(3 * 1.2 + ahead)
+    _, own = attention.evaluate(device, attention_item(m=4, n=64, sequences=sequences), tile, library=False)
+    assert us(own, "floor") == pytest.approx(3 * 1.2)  # a generated kernel has no sequences of different lengths
+
+
+@pytest.mark.parametrize(
+    ("head", "rows", "tile"),
+    [(64, 2048, (192, 128)), (128, 2048, (128, 128)), (192, 2048, (128, 96)), (224, 2048, (128, 80)),
+     (128, 64, (64, 128))],
+)  # fmt: skip
+def test_a_library_has_one_tile_for_a_head_width(head, rows, tile):
+    every = attention.tilings(library=True)
+    res, _ = attention.evaluate(DEVICE, attention_item(m=rows, n=128, head=head, k=32), every, library=True)
+    offered = res["missing_blocks"][0] == 0
+    assert {(every["tile_m"][0][i], every["tile_n"][0][i]) for i in np.flatnonzero(offered)} == {tile}
 
 
 def test_a_tail_that_is_not_linear_needs_two_passes_over_the_keys():

@@ -99,6 +99,7 @@ def _key_blocks(w: Columns, tile: Columns, tiles: Array) -> _KeyBlocks:
     """
     blocks = w["n"] / tile["tile_n"]
     most = np.ceil(np.ceil(blocks) / tile["split"])
+    tiles = np.maximum(tiles, 1.0)
     causal = 0.5 * blocks * (1.0 + 1.0 / tiles) + 0.5 * np.maximum(1.0 - blocks / tiles, 0.0)
     mean = np.where(w["causal"] > 0, np.clip(causal / tile["split"], 1.0, most), most)
     return _KeyBlocks(mean, most, np.clip(blocks, 0.25, 1.0))
