@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from fusesolve.errors import InputError
+from fusesolve.study.model_operators import read_model_operator
 from fusesolve.study.samples import Sample, Skipped, Spec, Table, Timing
 
 Row: TypeAlias = Mapping[str, str]
@@ -209,7 +210,8 @@ def _reader(name: str, columns: str, read: Callable[[Row], Iterator[Found]]) -> 
 READERS: tuple[Reader, ...] = (
     _reader("tensor-core GEMM", "gpu dtype m n k latency_us vllm_us trtllm_us", _gemm),
     _reader(
-        "attention", "gpu phase dtype batch q_len kv_len n_heads n_kv_heads head_dim causal kernel latency_us",
+        "attention",
+        "gpu phase dtype batch q_len kv_len n_heads n_kv_heads head_dim causal kernel latency_us",
         _attention,
     ),
     _reader("batched GEMM in a graph", "gpu op dtype batch m n k latency_us", _bmm_graph),
@@ -223,5 +225,10 @@ READERS: tuple[Reader, ...] = (
     _reader("profiled layers", "gpu op rows cols k cols2 latency_us min_us max_us", _profiled_layer),
     _reader("wall-clock operators", "gpu op dtype rows cols k latency_us", _wall_clock),
     _reader("layers of a serving system", "gpu software model op dtype layer rows cols k latency_us", _serving_layer),
+    _reader(
+        "operators of models",
+        "gpu model mode seq_len batch op input_shapes output_shape fwd_latency_us",
+        read_model_operator,
+    ),
     _reader("column-major GEMM", "gpu dtype m n k trans_a trans_b latency_us", _column_major),
 )

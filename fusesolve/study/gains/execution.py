@@ -66,7 +66,8 @@ class Program:
         for kernel in kernels:
             sources = dict.fromkeys(nodes[operators[member].node].source for member in kernel.members)
             calls = tuple(self.calls[source] for source in sources if source in self.calls)
-            found.append(Placed(workload=priced.space.workloads[kernel.unique], calls=calls))
+            mixed = len(calls) < len(sources)
+            found.append(Placed(workload=priced.space.workloads[kernel.unique], calls=calls, mixed=mixed))
         return tuple(found)
 
 

@@ -41,15 +41,25 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
-    """One kernel of a plan with the library calls that its operators came from."""
+    """One kernel of a plan with the library calls that its operators came from.
+
+    `mixed`: it holds operators of other sources too, which are plain kernels.
+    """
 
     workload: Workload
     calls: tuple[Call, ...]
+    mixed: bool = False
 
     @property
     def convolution(self) -> Call | None:
         """The convolution in it, if there is one."""
         return next((call for call in self.calls if call.channels), None)
+
+    @property
+    def is_epilogue(self) -> bool:
+        """Whether it is only what a library's matrix product does behind itself (its bias)."""
+        gemm = bool(self.calls) and all(call.kind == "gemm" for call in self.calls)
+        return gemm and not self.mixed and self.workload.template != TEMPLATES.index(Template.CONTRACTION)
 
 
 def library_seconds(kernels: Sequence[Placed], profile: HardwareProfile, mode: Mode) -> Array:
@@ -58,6 +68,7 @@ def library_seconds(kernels: Sequence[Placed], profile: HardwareProfile, mode: M
     plain = price_workloads([_as_called(kernel, mode) for kernel in kernels], profile, options).latency
     factors = np.array([_factor(kernel, mode) for kernel in kernels])
     seconds: Array = plain * factors
+    seconds[[i for i, kernel in enumerate(kernels) if kernel.is_epilogue]] = 0.0
     convolved = [(i, call) for i, kernel in enumerate(kernels) if (call := kernel.convolution) is not None]
     if convolved:
         places = [i for i, _ in convolved]

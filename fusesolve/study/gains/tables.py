@@ -1,4 +1,4 @@
-"""Tables of fused and unfused times: one reader per set of columns, and the companion tables that readers look up."""
+"""Tables of programs and whole networks: one reader per set of columns, and the companions that readers look up."""
 
 import csv
 from collections.abc import Callable, Mapping, Sequence
@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fusesolve.errors import InputError
-from fusesolve.study.gains import kernelbench
+from fusesolve.study import networks
+from fusesolve.study.gains import kernelbench, liger, models, totals
 from fusesolve.study.gains.outcome import Outcome, Request
 
 
@@ -21,10 +22,20 @@ class GainTable:
 
 GAIN_TABLES: tuple[GainTable, ...] = (
     GainTable(name="KernelBench times", columns=kernelbench.COLUMNS, read=kernelbench.read),
+    GainTable(name="Liger-Kernel benchmarks", columns=liger.COLUMNS, read=liger.read),
+    GainTable(name="models by totals", columns=totals.COLUMNS, read=totals.read),
+    GainTable(name="Hailo networks", columns=networks.HAILO_COLUMNS, read=networks.read_hailo),
+    GainTable(name="Qualcomm networks", columns=networks.QUALCOMM_COLUMNS, read=networks.read_qualcomm),
+    GainTable(name="times of whole models", columns=models.COLUMNS, read=models.read),
 )
 
 # Columns of tables that hold no latencies of their own: facts that a reader finds beside its main table.
-COMPANIONS: tuple[frozenset[str], ...] = (kernelbench.DAG_COLUMNS, kernelbench.FACT_COLUMNS)
+COMPANIONS: tuple[frozenset[str], ...] = (
+    kernelbench.DAG_COLUMNS,
+    kernelbench.FACT_COLUMNS,
+    frozenset({"file", "group", "mape_naive"}),  # errors of simpler models
+    frozenset({"op", "dtype", "clock_cycles"}),  # cycles of instructions
+)
 
 
 def read_gains(path: Path, hardware: str | None) -> Outcome | None:
