@@ -14,6 +14,8 @@ from fusesolve.group import FusionGroup, Refusal, Workload
 from fusesolve.hardware import HardwareProfile, LaunchMode, launch_overhead
 from fusesolve.legality import allowed, explain_limits
 
+ONE_LAUNCH = frozenset({"gpu", "npu"})  # kinds whose models add one launch to every kernel
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Priced:
@@ -34,14 +36,20 @@ def price_space(space: Space, profile: HardwareProfile, options: PriceOptions) -
     )
 
 
-def shift_launch(priced: Priced, profile: HardwareProfile) -> Priced:
+def shift_launch(priced: Priced, profile: HardwareProfile) -> Priced | None:
     """Prices on a profile that differs from that of `priced` in its launch numbers alone, without pricing again.
 
-    Every model adds the launch to the rest of a kernel's time (docs/MODEL.md), so the fastest tiling stays the fastest.
+    The models of GPUs and NPUs add one launch to the rest of each kernel's time, under every tiling and implementation
+    (docs/MODEL.md), so the fastest stays the fastest. None where that does not hold: the model of CPUs has calls of
+    other lengths, and a kernel that pays anything but one launch is not understood here.
     """
     mode: LaunchMode = "graph" if profile.kind == "gpu" and priced.options.launch == "graph" else "stream"
+    before = priced.prices.terms["launch"]
+    priced_at = launch_overhead(priced.profile, mode)
+    if profile.kind not in ONE_LAUNCH or not (before[np.isfinite(priced.prices.latency)] == priced_at).all():
+        return None
     launch = np.full_like(priced.prices.latency, launch_overhead(profile, mode))
-    latency = priced.prices.latency - priced.prices.terms["launch"] + launch
+    latency = priced.prices.latency - before + launch
     prices = replace(priced.prices, latency=latency, terms={**priced.prices.terms, "launch": launch})
     return replace(priced, prices=prices, cost_ns=_nanoseconds(prices), profile=profile)
 

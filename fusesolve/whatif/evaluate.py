@@ -93,10 +93,11 @@ class Bench:
     def price(self, profile: HardwareProfile) -> Planning:
         """The kernel space priced on `profile`; where only the launch is new, the prices are shifted by it."""
         rest = _all_but_launch(profile)
-        if rest in self._priced and not self.space.cut_by:  # a cut space is seeded by policies that look at prices
-            before = self._priced[rest]
+        before = self._priced.get(rest)
+        if before is not None and not self.space.cut_by:  # a cut space is seeded by policies that look at prices
             priced = shift_launch(before.priced, profile)
-            return replace(before, priced=priced, profile=profile, clock=Clock(limit=None))
+            if priced is not None:
+                return replace(before, priced=priced, profile=profile, clock=Clock(limit=None))
         found = price_planning(self.space, self.graph, profile, self.options, workers=1, clock=Clock(limit=None))
         self._priced = {rest: found}
         return found

@@ -28,14 +28,15 @@ class Resources:
 
 
 def execute(
-    work: Callable[[Part], Result], parts: Sequence[Part], resources: Resources
+    work: Callable[[Part], Result], parts: Sequence[Part], resources: Resources, *, worth: int = 2
 ) -> "closing[_Results[tuple[int, Result]]]":
     """`(place, work(part))` of all parts as they are finished, in any order; what is not asked for is not started.
 
     `work` is a function of a module, so that any process can run it; a part's result must not depend on where it ran.
+    Fewer than `worth` parts are worked out here: starting processes would take longer.
     """
-    tasks = [(place, part) for place, part in enumerate(parts)]
-    count = min(resources.workers or os.cpu_count() or 1, len(tasks))
+    tasks = list(enumerate(parts))
+    count = min(resources.workers or os.cpu_count() or 1, len(tasks)) if len(tasks) >= worth else 1
     if resources.scheduler is not None and tasks:
         found = _on_cluster(work, tasks, resources.scheduler)
     elif count > 1:

@@ -12,6 +12,8 @@ from fusesolve.whatif.points import Block, Study
 from fusesolve.whatif.rows import Cell, Table, make_table
 from fusesolve.whatif.state import Journal, open_journal
 
+WORTH_PROCESSES = 8  # blocks: starting a process takes about as long as working out one
+
 
 def run_study(
     study: Study, resources: Resources, *, state: Path | None = None, progress: Report | None = None
@@ -29,7 +31,7 @@ def run_study(
     tell = _teller(sum(len(block.points) for block in blocks), sum(len(block.points) for block in rest), progress)
     tell(0)
     left = len(rest)
-    with execute(evaluate_block, rest, resources) as results:
+    with execute(evaluate_block, rest, resources, worth=WORTH_PROCESSES) as results:
         for number, outcomes in results:
             block = rest[number]
             journal.add(block.index, [_row(study, block, place, o.cells()) for place, o in enumerate(outcomes)])

@@ -1,6 +1,7 @@
 """README.md and docs/*.md as data: commands, links, and blocks of output that are kept current.
 
-`python -m tests.docs.pages` writes the output blocks anew (`make docs`). A block of output is marked by a comment on
+`python -m tests.docs.pages [PAGE...]` writes the output blocks anew (`make docs`; without PAGE those of all pages but
+the studies, which take minutes: name `docs/studies/*.md` for them). A block of output is marked by a comment on
 the line before it: `<!-- output: fusesolve plan --hw h100.yaml -->`.
 """
 
@@ -8,11 +9,12 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+STUDIES = sorted((ROOT / "docs" / "studies").glob("*.md"))
 FENCE = re.compile(r"^```[a-z]*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 OUTPUT = re.compile(
     r"(<!-- output: (?P<command>[^\n]*) -->\n```[a-z]*\n)(?P<shown>.*?)(^```$)", re.DOTALL | re.MULTILINE
@@ -48,7 +50,7 @@ def output_of(command: str) -> str:
     assert program == "fusesolve"
     done = subprocess.run(
         [sys.executable, "-m", "fusesolve", *arguments],
-        capture_output=True, text=True, check=True, cwd=ROOT, timeout=300,
+        capture_output=True, text=True, check=True, cwd=ROOT, timeout=900,
         env={"COLUMNS": COLUMNS, "PYTHONPATH": str(ROOT), "PATH": ""},
     )  # fmt: skip
     return "".join(line for line in done.stdout.splitlines(keepends=True) if not line.startswith("search "))
@@ -59,13 +61,13 @@ def refresh(text: str) -> str:
     return OUTPUT.sub(lambda match: match[1] + output_of(match["command"]) + match[4], text)
 
 
-def main() -> None:
-    """Write every page that has marked blocks anew."""
-    for page in PAGES:
+def main(pages: Sequence[Path]) -> None:
+    """Write every one of these pages that has marked blocks anew."""
+    for page in pages:
         text = page.read_text()
         if OUTPUT.search(text):
             page.write_text(refresh(text))
 
 
 if __name__ == "__main__":
-    main()
+    main([Path(name) for name in sys.argv[1:]] or PAGES)
