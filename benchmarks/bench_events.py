@@ -29,7 +29,7 @@ def main(count: int) -> None:
     priced = planning.priced
     columns, result = planning.unfused
     order = [columns.kernels[i] for i in result.selected][:count]
-    waits = wait_for(order)
+    waits = wait_for(priced.space.program, order)
     print(f"{len(order)} kernels on {planning.profile.name}, {planning.profile.compute.units} units")
     print(f"{'streams':>7} {'launch':>7} {'events':>8} {'simulated us':>12} {'seconds':>8} {'of target':>10}")
     for streams, launch, repeats in ((1, "stream", 1), (1, "stream", REPEATS), (1, "graph", REPEATS),

@@ -148,7 +148,7 @@ SimulateOpt = Annotated[
 ]  # fmt: skip
 StreamsOpt = Annotated[
     int,
-    typer.Option("--streams", metavar="N", help="Streams that kernels may run on; 1 for now.",
+    typer.Option("--streams", metavar="N", help="Streams that kernels may run on: independent ones overlap.",
                  rich_help_panel=PLAN_PANEL),
 ]  # fmt: skip
 ImplementationOpt = Annotated[

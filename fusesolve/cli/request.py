@@ -59,16 +59,15 @@ class PlanRequest:
             "launch": self.launch,
             "implementation": self.implementation,
             "simulate": self.simulate,
+            "streams": self.streams,
         }
 
     def _check_numbers(self) -> None:
-        if self.streams != 1:
-            raise InputError(f"--streams {self.streams}: only one stream can be planned for now; use --streams 1")
         limits = (("--time-limit", self.time_limit), ("--work-limit", self.work_limit))
         for option, number in limits:
             if number is not None and not 0 < number < float("inf"):
                 raise InputError(f"{option} {number:g}: expected a number above 0")
-        counts = (("--workers", self.workers), ("--max-kernels", self.max_kernels))
+        counts = (("--workers", self.workers), ("--max-kernels", self.max_kernels), ("--streams", self.streams))
         for option, count in counts:
             if count is not None and count < 1:
                 raise InputError(f"{option} {count}: expected an integer of at least 1")

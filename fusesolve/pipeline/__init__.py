@@ -10,11 +10,14 @@ from fusesolve.hardware import HardwareProfile
 from fusesolve.hardware_yaml import load_profile
 from fusesolve.importers import load_graph
 from fusesolve.pipeline.assemble import assemble
+from fusesolve.pipeline.columns import ColumnSet
 from fusesolve.pipeline.devices import fit_dtypes
 from fusesolve.pipeline.options import Bindings, Event, PlanOptions, Report
 from fusesolve.pipeline.planning import Clock, Planning, prepare
 from fusesolve.pipeline.policy import check_strategy, follow_policy
+from fusesolve.pipeline.streams import Scheduled, schedule_plan
 from fusesolve.plan import Plan
+from fusesolve.solve import SolveResult
 from fusesolve.strategies import POLICIES
 
 __all__ = ["Event", "PlanOptions", "Planning", "begin", "plan"]
@@ -32,6 +35,7 @@ def plan(
     launch: str = "stream",
     implementation: str = "best",
     simulate: str = "closed",
+    streams: int = 1,
     together: Sequence[Sequence[str]] = (),
     apart: Sequence[Sequence[str]] = (),
     max_memory: int | None = None,
@@ -45,15 +49,15 @@ def plan(
     """The fastest plan of `graph` on `hardware` (objects, paths or bundled names) that the options allow.
 
     `bind`: symbolic dimensions. `time_limit`: seconds for everything, None for no limit. `max_memory`: bytes.
-    `workers`: threads, never changes the plan. `simulate`: "events" also simulates the plan block by block on a GPU
-    (`timing`, and `simulated_ns` of each group). Raises InputError for bad input; where no plan exists or none was
-    found the status says so and there are no groups.
+    `workers`: threads, never changes the plan. `streams`: kernels on different ones may overlap. `simulate`: "events"
+    also simulates the plan block by block on a GPU (`timing`, and `simulated_ns` of each group). Raises InputError for
+    bad input; where no plan exists or none was found the status says so and there are no groups.
     """
     options = PlanOptions(
         strategy=strategy, recompute=recompute, launch=launch, implementation=implementation,
         together=tuple(map(tuple, together)), apart=tuple(map(tuple, apart)), max_memory=max_memory,
         max_kernels=max_kernels, as_dtype=as_dtype, work_limit=work_limit, seed=seed,
-        simulate=simulate,
+        simulate=simulate, streams=streams,
     )  # fmt: skip
     planning = begin(
         graph, hardware, options, bind=bind, strict=strict, time_limit=time_limit, workers=workers, progress=progress
@@ -75,7 +79,9 @@ def begin(
     clock = Clock(limit=time_limit)
     profile = load_profile(hardware) if isinstance(hardware, str) else hardware
     if options.simulate == "events":
-        check_events(profile)
+        check_events(profile, "--simulate events")
+    if options.streams > 1:
+        check_events(profile, f"--streams {options.streams}")
     since = time.monotonic()
     if progress is not None:
         progress(Event(stage="import"))
@@ -97,9 +103,27 @@ def finish(planning: Planning) -> Plan:
         planning, columns, result = followed.planning, followed.columns, followed.result
     else:
         columns, result = planning.solve()
+    scheduled = _on_streams(planning, columns, result)
     if planning.report is not None:
         planning.report(Event(stage="assemble"))
     planning.clock.lap("solve", since)
     _ = planning.unfused  # solved (and timed) before the plan is assembled
     planning.clock.lap("total", planning.clock.started)
-    return assemble(planning, columns.kernels, result)
+    found = assemble(planning, columns.kernels, result, scheduled)
+    limit = planning.options.max_memory
+    if scheduled is not None and limit is not None and (found.peak_memory_bytes or 0) > limit:
+        return assemble(planning, columns.kernels, result, schedule_plan(planning, columns, result, 1))
+    return found
+
+
+def _on_streams(planning: Planning, columns: ColumnSet, result: SolveResult) -> Scheduled | None:
+    """The solved plan on the streams that the options allow, None where that is one; Ctrl-C leaves it on one."""
+    streams = planning.options.streams
+    if streams == 1 or result.objective is None:
+        return None
+    if planning.report is not None:
+        planning.report(Event(stage="schedule"))
+    try:
+        return schedule_plan(planning, columns, result, streams)
+    except KeyboardInterrupt:
+        return schedule_plan(planning, columns, result, 1)

@@ -18,34 +18,37 @@ from fusesolve.importers.native import native_document
 from fusesolve.pipeline.conflicts import explain_infeasible
 from fusesolve.pipeline.memory import peak_memory
 from fusesolve.pipeline.planning import Planning
-from fusesolve.pipeline.timing import Simulated, simulate_order
+from fusesolve.pipeline.streams import Scheduled
+from fusesolve.pipeline.timing import peak_of_schedule, simulate_order
 from fusesolve.plan import GraphRecord, HardwareRecord, Plan, PlannedGroup, SpaceRecord
 from fusesolve.solve import SolveResult, Status
 
 MODEL_ERROR = 0.10  # a gain below this share of the unfused time is within the simulator's error
 
 
-def assemble(planning: Planning, kernels: Sequence[Kernel], result: SolveResult) -> Plan:
-    """The plan of a solved problem; `kernels[i]` is the kernel of column i."""
+def assemble(
+    planning: Planning, kernels: Sequence[Kernel], result: SolveResult, scheduled: Scheduled | None = None
+) -> Plan:
+    """The plan of a solved problem; `kernels[i]` is the kernel of column i. `scheduled`: it is on several streams."""
     program = planning.priced.space.program
+    result = result if scheduled is None else scheduled.result
     order = [kernels[i] for i in result.selected]
     columns, unfused = planning.unfused
     alone = [columns.kernels[i] for i in unfused.selected]
     exists = result.objective is not None
-    simulated = simulate_order(planning.priced, order) if exists and planning.options.simulate == "events" else None
-    groups = assemble_groups(planning, order, simulated) if exists else ()
+    groups = assemble_groups(planning, order, scheduled) if exists else ()
     unfused_ns = unfused.objective
     gain = unfused_ns / result.objective if exists and unfused_ns and result.objective else None
     return Plan(
         fusesolve_version=__version__,
         graph=_graph_record(planning), hardware=_hardware_record(planning),
         options=planning.options.to_dict(),
-        timing=_timing(planning, simulated, alone),
+        timing=_timing(planning, groups, alone, scheduled),
         status=result.status.value, objective_ns=result.objective, bound_ns=result.bound,
         gap=_gap(result), unfused_ns=unfused_ns, speedup=gain,
         dram_bytes=sum(g.dram_bytes for g in groups) if exists else None,
         unfused_dram_bytes=_dram(planning.priced, alone) if unfused_ns is not None else None,
-        peak_memory_bytes=peak_memory(program, order) if exists else None,
+        peak_memory_bytes=_peak(program, order, groups, scheduled) if exists else None,
         unfused_peak_memory_bytes=peak_memory(program, alone) if unfused_ns is not None else None,
         space=_space_record(planning.priced), seconds=dict(planning.clock.seconds),
         groups=groups, warnings=_warnings(planning, program, order),
@@ -54,29 +57,50 @@ def assemble(planning: Planning, kernels: Sequence[Kernel], result: SolveResult)
 
 
 def assemble_groups(
-    planning: Planning, order: Sequence[Kernel], simulated: Simulated | None = None
+    planning: Planning, order: Sequence[Kernel], scheduled: Scheduled | None = None
 ) -> tuple[PlannedGroup, ...]:
     """Kernels in execution order as groups in the user's names, with the numbers of their tilings.
 
-    `simulated`: when each of them runs by the event simulator, where it was asked.
+    `scheduled`: their starts and streams, where there is more than one; with events, when the simulator runs them.
     """
     groups = _Groups(planning, order).build()
-    if simulated is None:
+    if scheduled is not None:
+        groups = tuple(
+            replace(group, start_ns=start, stream=stream)
+            for group, start, stream in zip(groups, scheduled.start, scheduled.stream, strict=True)
+        )
+    if planning.options.simulate != "events":
         return groups
+    simulated = simulate_order(planning.priced, order, [group.stream for group in groups])
     return tuple(
         replace(group, simulated_start_ns=start, simulated_ns=latency)
         for group, start, latency in zip(groups, simulated.start_ns, simulated.latency_ns, strict=True)
     )
 
 
-def _timing(planning: Planning, simulated: Simulated | None, unfused: Sequence[Kernel]) -> dict[str, Any]:
-    """Launch mode, streams and mode; with events the simulated totals of the plan and of the operators alone."""
+def _timing(
+    planning: Planning, groups: Sequence[PlannedGroup], unfused: Sequence[Kernel], scheduled: Scheduled | None
+) -> dict[str, Any]:
+    """Launch mode, streams and mode; the proven least makespan of these kernels on streams; simulated totals."""
     options = planning.options
-    found: dict[str, Any] = {"launch": options.launch, "streams": 1, "mode": options.simulate}
-    if simulated is not None:
-        found["simulated_ns"] = simulated.total_ns
+    found: dict[str, Any] = {"launch": options.launch, "streams": options.streams, "mode": options.simulate}
+    if scheduled is not None:
+        found["kernels_bound_ns"] = scheduled.kernels_bound
+    ends = [group.simulated_start_ns + (group.simulated_ns or 0) for group in groups if group.simulated_start_ns]
+    if ends:
+        found["simulated_ns"] = max(ends)
         found["unfused_simulated_ns"] = simulate_order(planning.priced, unfused).total_ns if unfused else None
     return found
+
+
+def _peak(
+    program: Program, order: Sequence[Kernel], groups: Sequence[PlannedGroup], scheduled: Scheduled | None
+) -> int:
+    """Peak memory (bytes) of kernels one after the other, or as they overlap on streams."""
+    if scheduled is None:
+        return peak_memory(program, order)
+    start = [group.start_ns for group in groups]
+    return peak_of_schedule(program, order, start, [group.start_ns + group.latency_ns for group in groups])
 
 
 def _gap(result: SolveResult) -> float | None:

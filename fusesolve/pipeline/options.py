@@ -9,6 +9,7 @@ from fusesolve.errors import InputError
 LAUNCH_MODES = ("stream", "graph")
 IMPLEMENTATIONS = ("best", "library", "generated")
 SIMULATORS = ("closed", "events")
+MOST_STREAMS = 128  # hardware queues of a CUDA device (CUDA C++ Programming Guide, concurrent kernels)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +18,7 @@ class PlanOptions:
 
     `together`, `apart`: sets of operator names that must (not) share a kernel. `max_memory`: bytes of peak memory.
     `max_kernels`: most kernels. `work_limit`: units of deterministic solver work. `seed` >= 0. `simulate`: "events"
-    runs the finished plan through the event simulator too.
+    runs the finished plan through the event simulator too. `streams` >= 1 that kernels may run on.
     """
 
     strategy: str = "cpsat"
@@ -32,6 +33,7 @@ class PlanOptions:
     work_limit: float | None = None
     seed: int = 0
     simulate: str = "closed"
+    streams: int = 1
 
     def check(self) -> None:
         """Raise InputError at the first option whose value is not one of its choices."""
@@ -42,6 +44,8 @@ class PlanOptions:
         for name, value, allowed in choices:
             if value not in allowed:
                 raise InputError(f"{name} {value!r}: choose one of {', '.join(allowed)}")
+        if not 1 <= self.streams <= MOST_STREAMS:
+            raise InputError(f"streams {self.streams}: expected an integer from 1 to {MOST_STREAMS}")
         for name, count in (("max_memory", self.max_memory), ("max_kernels", self.max_kernels)):
             if count is not None and count < 1:
                 raise InputError(f"{name} {count}: expected an integer of at least 1")
@@ -51,14 +55,18 @@ class PlanOptions:
                     raise InputError(f"{name} {','.join(names)}: name at least two different operators")
 
     def to_dict(self) -> dict[str, Any]:
-        """The options as plain data, in a fixed order; `simulate` only where it is not the default."""
-        found = {
+        """The options as plain data, in a fixed order; `simulate` and `streams` only where not the default."""
+        found: dict[str, Any] = {
             "strategy": self.strategy, "recompute": self.recompute, "launch": self.launch,
             "implementation": self.implementation, "together": [list(s) for s in self.together],
             "apart": [list(s) for s in self.apart], "max_memory": self.max_memory, "max_kernels": self.max_kernels,
             "as_dtype": self.as_dtype, "work_limit": self.work_limit, "seed": self.seed,
         }  # fmt: skip
-        return found if self.simulate == "closed" else found | {"simulate": self.simulate}
+        if self.simulate != "closed":
+            found["simulate"] = self.simulate
+        if self.streams != 1:
+            found["streams"] = self.streams
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fusesolve.candidates.pricing import Priced
+from fusesolve.candidates.program import Program
 from fusesolve.candidates.space import Kernel
 from fusesolve.cost.events import Step, Timeline, simulate_events
 from fusesolve.group import TEMPLATES
+from fusesolve.pipeline.memory import constant_bytes, live_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,15 +20,49 @@ class Simulated:
     total_ns: int
 
 
-def wait_for(order: Sequence[Kernel]) -> tuple[tuple[int, ...], ...]:
-    """For each kernel the places of the earlier kernels that first write what it reads."""
+def wait_for(program: Program, order: Sequence[Kernel]) -> tuple[tuple[int, ...], ...]:
+    """For each kernel the places of the earlier kernels that it waits for.
+
+    Those that first write what it reads, and those that read what it writes over.
+    """
     writer: dict[int, int] = {}
+    places: dict[int, list[int]] = {}
     found = []
     for place, kernel in enumerate(order):
-        found.append(tuple(sorted({writer[storage] for storage in kernel.reads if storage in writer})))
+        sources = {writer[storage] for storage in kernel.reads if storage in writer}
+        for reader, destroyer in program.orders:
+            if destroyer in kernel.members:
+                sources.update(places.get(reader, ()))
+        found.append(tuple(sorted(sources)))
         for storage in kernel.writes:
             writer.setdefault(storage, place)
+        for member in kernel.members:
+            places.setdefault(member, []).append(place)
     return tuple(found)
+
+
+def peak_of_schedule(program: Program, order: Sequence[Kernel], start: Sequence[int], end: Sequence[int]) -> int:
+    """Bytes of inputs, weights and outputs plus the most that intermediates take at one time, kernels running as given.
+
+    An intermediate is live from the start of the kernel that first writes it to the end of the last one that uses it.
+    """
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    for kernel, begin, finish in zip(order, start, end, strict=True):
+        for storage in kernel.writes:
+            first[storage] = min(first.get(storage, begin), begin)
+        for storage in (*kernel.reads, *kernel.writes):
+            last[storage] = max(last.get(storage, finish), finish)
+    steps: dict[int, int] = {}
+    for storage, begin in first.items():
+        size = live_bytes(program, storage)
+        steps[begin] = steps.get(begin, 0) + size
+        steps[last[storage]] = steps.get(last[storage], 0) - size
+    live = most = 0
+    for time in sorted(steps):
+        live += steps[time]
+        most = max(most, live)
+    return constant_bytes(program) + most
 
 
 def simulate_order(priced: Priced, order: Sequence[Kernel], streams: Sequence[int] | None = None) -> Simulated:
@@ -34,7 +70,7 @@ def simulate_order(priced: Priced, order: Sequence[Kernel], streams: Sequence[in
     places = streams or [0] * len(order)
     steps = [
         Step(row=k.unique, template=TEMPLATES.index(priced.space.templates[k.unique]), stream=stream, after=after)
-        for k, stream, after in zip(order, places, wait_for(order), strict=True)
+        for k, stream, after in zip(order, places, wait_for(priced.space.program, order), strict=True)
     ]
     return _in_ns(simulate_events(steps, priced.prices, priced.profile, priced.options.launch))
 

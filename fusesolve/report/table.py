@@ -10,10 +10,13 @@ from fusesolve.units import format_bytes, format_seconds
 
 NARROW = 80
 LEFT_OUT_IF_NARROW = ("regs", "shared", "occ")
+OF_STREAMS = ("stream", "start")  # columns of plans on several streams
 COLUMNS = (
     Column(head="#", right=True),
     Column(head="operators", flexible=True),
     Column(head="template"),
+    Column(head="stream", right=True),
+    Column(head="start", right=True),
     Column(head="time", right=True),
     Column(head="bound by"),
     Column(head="DRAM", right=True),
@@ -26,7 +29,8 @@ COLUMNS = (
 def plan_table(plan: Plan, *, width: int, colour: bool) -> str:
     """The whole report on a plan, at most `width` columns wide; INFEASIBLE and NO_SOLUTION plans say why."""
     head = fold(f"{plan.graph.name} on {plan.hardware.name}: {_headline(plan)}", width)
-    body = _kernels(plan.groups, width=width, colour=colour) if plan.groups else ""
+    several = plan.timing.get("streams", 1) > 1
+    body = _kernels(plan.groups, width=width, colour=colour, several=several) if plan.groups else ""
     return head + ("\n" + body if body else "") + "\n" + render_facts(_facts(plan), width=width)
 
 
@@ -47,8 +51,9 @@ def _kernel_count(plan: Plan) -> str:
     return f"{count} kernel{'s' * (count != 1)}"
 
 
-def _kernels(groups: Sequence[PlannedGroup], *, width: int, colour: bool) -> str:
-    kept = [index for index, column in enumerate(COLUMNS) if width >= NARROW or column.head not in LEFT_OUT_IF_NARROW]
+def _kernels(groups: Sequence[PlannedGroup], *, width: int, colour: bool, several: bool) -> str:
+    hidden = (() if width >= NARROW else LEFT_OUT_IF_NARROW) + (() if several else OF_STREAMS)
+    kept = [index for index, column in enumerate(COLUMNS) if column.head not in hidden]
     columns = [COLUMNS[index] for index in kept]
     rows = [_row(group) for group in groups]
     bare = [[row[index] for index in kept] for row in rows]
@@ -62,6 +67,8 @@ def _row(group: PlannedGroup) -> list[str]:
         str(group.id),
         "",
         group.template,
+        str(group.stream),
+        _time(group.start_ns),
         _time(group.latency_ns) + ("?" if group.uncertain else ""),
         group.bound_by,
         _size(group.dram_bytes),
@@ -120,6 +127,9 @@ def _total(plan: Plan) -> str:
     if plan.objective_ns is None:
         return "none" if plan.unfused_ns is None else f"none; unfused takes {_time(plan.unfused_ns)}"
     text = f"{_time(plan.objective_ns)} in {_kernel_count(plan)}"
+    used = len({group.stream for group in plan.groups})
+    if plan.timing.get("streams", 1) > 1:
+        text += f" on {used} stream{'s' * (used != 1)}"
     if plan.unfused_ns is None:
         return text
     gain = "" if plan.speedup is None else f", {plan.speedup:.2f} x"

@@ -105,7 +105,7 @@ def test_sizes(text, size):
         ({"workers": 0}, "--workers 0: expected an integer of at least 1"),
         ({"max_kernels": 0}, "--max-kernels 0"),
         ({"seed": -1}, "--seed -1: expected an integer from 0 to 2147483647"),
-        ({"streams": 2}, "--streams 2: only one stream can be planned for now; use --streams 1"),
+        ({"streams": 0}, "--streams 0: expected an integer of at least 1"),
     ],
     ids=str,
 )

@@ -26,12 +26,12 @@ class Timeline:
     events: int
 
 
-def check_events(profile: HardwareProfile) -> None:
-    """Raise InputError where the event simulator does not model the device: it has to be a GPU."""
+def check_events(profile: HardwareProfile, asked: str = "--simulate events") -> None:
+    """Raise InputError where the event simulator does not model the device, which was `asked`: it has to be a GPU."""
     if profile.kind != "gpu":
         raise InputError(
-            f"--simulate events: profile {profile.name} is a {profile.kind} and runs one command at a time; "
-            "use --simulate closed, or a GPU"
+            f"{asked}: profile {profile.name} is a {profile.kind} and runs one command at a time; "
+            "leave the option out, or choose a GPU"
         )
     unit_room(profile)
 
