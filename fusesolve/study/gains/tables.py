@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fusesolve.errors import InputError
-from fusesolve.study import networks
+from fusesolve.study import estimates, networks
 from fusesolve.study.gains import kernelbench, liger, models, totals
 from fusesolve.study.gains.outcome import Outcome, Request
 
@@ -24,6 +24,7 @@ GAIN_TABLES: tuple[GainTable, ...] = (
     GainTable(name="KernelBench times", columns=kernelbench.COLUMNS, read=kernelbench.read),
     GainTable(name="Liger-Kernel benchmarks", columns=liger.COLUMNS, read=liger.read),
     GainTable(name="models by totals", columns=totals.COLUMNS, read=totals.read),
+    GainTable(name="engine estimates", columns=estimates.COLUMNS, read=estimates.read),
     GainTable(name="Hailo networks", columns=networks.HAILO_COLUMNS, read=networks.read_hailo),
     GainTable(name="Qualcomm networks", columns=networks.QUALCOMM_COLUMNS, read=networks.read_qualcomm),
     GainTable(name="times of whole models", columns=models.COLUMNS, read=models.read),
