@@ -26,7 +26,8 @@ from fusesolve.hardware import HardwareProfile
 from fusesolve.hardware_yaml import load_profile, profile_from_definition
 from fusesolve.importers.native import parse_native
 from fusesolve.study.machine import calibrate_cpu
-from fusesolve.validate.cpu import measure_groups, split_group, summary
+from fusesolve.validate.cpu import measure_groups, summary
+from fusesolve.validate.parts import split_group
 
 LARGE = 64 << 20  # bytes of traffic from which the bandwidth is judged
 
@@ -87,7 +88,7 @@ def rows(profile: HardwareProfile) -> Iterator[dict[str, object]]:
             kernel, storage = planned.kernels[0], planned.program.storage
             moved = sum(storage[s].type.size * 4 for s in (*kernel.reads, *kernel.writes))
             found = measure_groups(planned)[0]
-            parts = split_group(planned, kernel)
+            parts = split_group(planned, kernel, 1)
             yield {
                 "family": family, "rows": r, "cols": c, "bytes": moved,
                 "predicted_us": 1e6 * predicted(planned, (kernel,), profile), "measured_us": 1e6 * found.fused.median,

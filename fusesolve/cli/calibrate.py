@@ -71,10 +71,13 @@ def _measure(device: str, output: Path | None, *, quiet: bool) -> None:
     """Measure a device of this machine and write its profile."""
     goal = sink(None, output)
     say = notes(quiet=quiet)
-    if device != "cpu":
-        raise InputError(f"--device {device}: choose cpu")
+    if device not in ("cpu", "cuda"):
+        raise InputError(f"--device {device}: choose cpu or cuda")
     from fusesolve.report.profiles import profile_yaml
-    from fusesolve.study.machine import calibrate_cpu
+    from fusesolve.study.machine import calibrate_cpu, calibrate_cuda
 
+    if device == "cuda":
+        write_result(profile_yaml(calibrate_cuda(say)), goal.path)
+        return
     say("measuring this CPU: about a minute on a quiet machine; what else runs makes it look slower")
     write_result(profile_yaml(calibrate_cpu(say)), goal.path)

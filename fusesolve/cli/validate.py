@@ -23,7 +23,7 @@ from fusesolve.cli.options import (
     sink,
 )
 from fusesolve.cli.streams import colour_wanted, notes, result_width, shown_progress, write_result
-from fusesolve.errors import MissingError, ValidationError
+from fusesolve.errors import ValidationError
 
 EXAMPLES = """Examples:
 
@@ -81,13 +81,11 @@ def validate_command(
     verbose: VerboseOpt = False,
     debug: DebugOpt = False,
 ) -> None:
-    """Check a plan: its groups against the graph, its kernels in the simulator, the CUDA compiler or on this CPU.
+    """Check a plan: its groups against the graph, its kernels in the simulator, the CUDA compiler, on this CPU or GPU.
 
     Exits with 5 and names the first failing group where the plan does not hold.
     """
     goal = sink(form, output)
-    if on is On.CUDA:
-        raise MissingError("--on cuda: this step is not in this version; use reference, cudasim, compile or cpu")
     with shown_progress(quiet=quiet, verbose=verbose) as report:
         document = load_plan_document(
             subject, hardware, force=force, say=notes(quiet=quiet), bind=bind, strict=strict, as_dtype=as_dtype,

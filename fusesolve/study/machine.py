@@ -1,11 +1,13 @@
-"""This machine's CPU as a calibrated profile: probe kernels of the emitter, timed, and the constants they give.
+"""This machine as a calibrated profile: probe kernels of the emitter, timed, and the constants that they give.
 
 Each probe is a small graph written as one kernel. What a probe moves and computes is counted by the same rules as a
 candidate's workload, so a measured rate is in the model's own units (`fusesolve.cost.cpu`).
 """
 
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,14 +18,16 @@ from fusesolve.candidates.space import inspect_group
 from fusesolve.codegen.cpu.module import generate_cpu
 from fusesolve.codegen.cpu.runtime import CpuRunner, Timing, timed
 from fusesolve.codegen.planned import PlannedKernel
+from fusesolve.codegen.runtime import check_extra
 from fusesolve.cost.cpu import Machine
-from fusesolve.detect import CpuFacts, cpu_definition, measure_copy_bandwidth, read_cpu_facts
+from fusesolve.detect import CpuFacts, cpu_definition, match_gpu, measure_copy_bandwidth, read_cpu_facts
 from fusesolve.detect.machine import Definition
-from fusesolve.errors import InternalError
+from fusesolve.errors import InputError, InternalError
 from fusesolve.group import Refusal, Workload
 from fusesolve.hardware_yaml import profile_from_definition
 from fusesolve.importers.native import parse_native
 from fusesolve.ops.numpy_reference import numpy_dtype
+from fusesolve.validate.cuda import run_on_device
 
 Say = Callable[[str], None]
 
@@ -219,3 +223,43 @@ def _measure_contractions(definition: Definition, constants: dict[str, Any], say
     )
     constants["cpu_library_call"] = _measured(f"{1e6 * call.best:.4g} us", "8 x 8 matrices with NumPy", call)
     say(f"contractions: {rate / 1e9:.3g} G multiply-adds/s, library {1024**3 / library.best / 1e9:.3g} G/s")
+
+
+def calibrate_cuda(say: Say) -> Definition:
+    """This machine's first GPU as a profile: the bundled one of its name with launch, bandwidth and L2 knee measured.
+
+    MissingError without a GPU or numba-cuda; InputError for a GPU that no bundled profile describes.
+    """
+    check_extra("--device cuda")
+    with tempfile.TemporaryDirectory(prefix="fusesolve-") as name:
+        (Path(name) / "plans.json").write_text("[]", encoding="utf-8")
+        found = run_on_device(Path(name), "--device cuda")
+    device, machine = found["device"], found["machine"]
+    bundled = match_gpu(device["name"])
+    if bundled is None:
+        raise InputError(f"GPU {device['name']!r} has no bundled profile: write one that extends a related device")
+    return cuda_definition(bundled, device["name"], machine, say)
+
+
+def cuda_definition(bundled: str, device: str, machine: Mapping[str, Any], say: Say) -> Definition:
+    """The profile `bundled` with what `fusesolve.codegen.device.measure_device` has measured on `device`.
+
+    The knee is the largest working set of copies that still runs faster than halfway (geometrically) between the
+    slowest rate, which is taken as memory's, and the fastest one.
+    """
+    curve = [(float(step["bytes"]), float(step["bytes_per_s"])) for step in machine["copy_by_working_set"]]
+    slow, fast = curve[-1][1], max(rate for _, rate in curve)
+    knee = max((size for size, rate in curve if rate > (slow * fast) ** 0.5), default=0.0)
+    launch = float(machine["launch_stream_s"])
+    say(f"{device}: launch {1e6 * launch:.2f} us, memory {slow / 1e9:.4g} GB/s, L2 knee {knee / 2**20:.3g} MiB")
+
+    def leaf(value: str, how: str) -> dict[str, Any]:
+        return {"value": value, "source": f"measured: {how} on this machine", "accuracy": "microbenchmark"}
+
+    memory: dict[str, Any] = {"dram": {"sustained": leaf(f"{slow:.5g} B/s", "copying 1 GiB")}}
+    if knee:
+        memory["l2"] = {"knee": leaf(f"{int(knee)} B", "copies by working set, half way between memory and cache")}
+    return {
+        "format": "fusesolve-hardware/1", "extends": bundled, "name": f"{device} (measured)",
+        "launch": {"stream": leaf(f"{1e6 * launch:.4g} us", "empty kernels back to back")}, "memory": memory,
+    }  # fmt: skip

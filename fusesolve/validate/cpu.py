@@ -13,6 +13,7 @@ from fusesolve.codegen.cpu.runtime import CpuKernelError, CpuRunner, Timing
 from fusesolve.codegen.planned import PlannedKernel, PlannedProgram
 from fusesolve.ops.numpy_reference import numpy_dtype
 from fusesolve.validate.memory import KernelFaultError, ReferenceKernel
+from fusesolve.validate.parts import split_group
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -70,7 +71,7 @@ def measure_groups(
     """
     found: dict[int, MeasuredKernel] = {}
     for done, kernel in enumerate(planned.kernels):
-        parts = split_group(planned, kernel)
+        parts = split_group(planned, kernel, 1 + max(item.id for item in planned.kernels))
         made = generate_cpu(planned.program, [kernel, *(parts if len(parts) > 1 else ())])
         if kernel.id in made.kernels:
             found[kernel.id] = _measure(planned, made, kernel, parts)
@@ -90,31 +91,6 @@ def _measure(
         return MeasuredKernel(fused=fused, unfused=None)
     times = [runner.time(part.id, arrays.of(part.reads), arrays.of(part.writes)).median for part in parts]
     return MeasuredKernel(fused=fused, unfused=sum(times))
-
-
-def split_group(planned: PlannedProgram, kernel: PlannedKernel) -> tuple[PlannedKernel, ...]:
-    """The source operators of a group as kernels of their own, in order, numbered after all groups of the plan."""
-    program, graph = planned.program, planned.graph
-    by_source: dict[str, list[int]] = {}
-    for member in kernel.members:
-        by_source.setdefault(graph.nodes[program.operators[member].node].source, []).append(member)
-    first = 1 + max(item.id for item in planned.kernels)
-    found = []
-    for number, members in enumerate(by_source.values()):
-        inside = set(members)
-        made = {s for m in members for s in program.operators[m].writes}
-        reads = [read.storage for m in members for read in program.operators[m].reads if read.storage not in made]
-        writes = [
-            s for m in members for s in program.operators[m].writes
-            if s in kernel.writes or any(reader not in inside for reader in program.storage[s].readers)
-        ]  # fmt: skip
-        found.append(
-            PlannedKernel(
-                id=first + number, nodes=kernel.nodes, members=tuple(members), reads=tuple(dict.fromkeys(reads)),
-                writes=tuple(writes), template="", implementation="generated", tiling={}, predicted={},
-            )
-        )  # fmt: skip
-    return tuple(found)
 
 
 class _Arrays:

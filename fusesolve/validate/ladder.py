@@ -143,6 +143,45 @@ def _cpu(document: Mapping[str, Any], options: StepOptions) -> Validation:
     )  # fmt: skip
 
 
+def _cuda(document: Mapping[str, Any], options: StepOptions) -> Validation:
+    """Step 5: the generated kernels on this machine's GPU: checked at shrunk extents, then timed at the plan's."""
+    from fusesolve.validate.cpu import summary
+    from fusesolve.validate.cuda import run_plan_on_device
+
+    check_extra("--on cuda")
+    graph, profile = plan_graph(document), plan_profile(document)
+    found = run_plan_on_device((graph.name, document, graph, profile), options.seed)
+    record = found["plans"][0]
+    checks = {row["id"]: row for row in record["checks"]}
+    times = {row["id"]: row for row in record.get("times", ())}
+    rows = tuple(
+        _device_row(kernel, checks.get(kernel.id), times.get(kernel.id))
+        for kernel in read_plan(document, graph).kernels
+    )
+    pairs = [(float(row["predicted_ns"]), float(row["latency_ns"])) for row in times.values() if row["predicted_ns"]]
+    correlation, error = summary(pairs)
+    return Validation(
+        on="cuda", plan=graph.name, target=found["device"]["name"], ok=passed(rows, None),
+        extents="shrunk (times: the plan's)", groups=rows, spearman=correlation, median_ape=error,
+        winner=_winner(document, rows),
+    )  # fmt: skip
+
+
+def _device_row(
+    kernel: PlannedKernel, check: Mapping[str, Any] | None, times: Mapping[str, Any] | None
+) -> KernelResult:
+    measured = None if times is None else {
+        "latency_ns": times["latency_ns"], "p20_ns": times["p20_ns"], "p80_ns": times["p80_ns"],
+        "unfused_latency_ns": times["unfused_ns"],
+    }  # fmt: skip
+    return KernelResult(
+        id=kernel.id, nodes=kernel.nodes, ok=None if check is None else check["ok"], generated=check is not None,
+        error=None if check is None else _number(check["error"]),
+        tolerance=None if check is None else check["tolerance"], predicted=kernel.predicted, measured=measured,
+        note="no source, or bf16 arrays" if check is None else None if check["ok"] else "computes something else",
+    )  # fmt: skip
+
+
 def _with_times(row: KernelResult, measured: "Mapping[int, MeasuredKernel]") -> KernelResult:
     found = measured.get(row.id)
     return row if found is None else replace(row, measured=found.to_dict())
@@ -264,4 +303,10 @@ def _number(error: float | None) -> float | None:
     return None if error is None else min(error, 1.7976931348623157e308)
 
 
-STEPS: Mapping[str, Step] = {"reference": _reference, "cudasim": _cudasim, "compile": _compile, "cpu": _cpu}
+STEPS: Mapping[str, Step] = {
+    "reference": _reference,
+    "cudasim": _cudasim,
+    "compile": _compile,
+    "cpu": _cpu,
+    "cuda": _cuda,
+}

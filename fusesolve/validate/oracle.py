@@ -66,9 +66,7 @@ class Oracle:
         self.planned = planned
         self.program = planned.program
 
-    def judge(
-        self, kernel: PlannedKernel, read: "Mapping[int, Array]", written: "Mapping[int, Array]"
-    ) -> Verdict:
+    def judge(self, kernel: PlannedKernel, read: "Mapping[int, Array]", written: "Mapping[int, Array]") -> Verdict:
         """The verdict on a kernel from the arrays that it read and wrote, by storage."""
         way = self._way(kernel)
         limit = tolerance(self.planned, way)

@@ -59,9 +59,7 @@ class _Conflict(Exception):  # noqa: N818  a signal between two functions of thi
     `wish`: the extent that one atom would have to have. `small`: larger extents may help (a window does not fit).
     """
 
-    def __init__(
-        self, dims: Sequence[Dim], wish: tuple[Atom, int] | None = None, *, small: bool = False
-    ) -> None:
+    def __init__(self, dims: Sequence[Dim], wish: tuple[Atom, int] | None = None, *, small: bool = False) -> None:
         super().__init__(dims)
         self.dims = dims
         self.wish = wish
@@ -127,9 +125,7 @@ class _AtomTable:
                 self.parent[max(a, b)] = min(a, b)
 
 
-def _choose(
-    graph: Graph, atoms: _AtomTable, given: Mapping[Atom, int], inner: int, outer: int
-) -> dict[Atom, int]:
+def _choose(graph: Graph, atoms: _AtomTable, given: Mapping[Atom, int], inner: int, outer: int) -> dict[Atom, int]:
     """A new extent for each atom: `given` ones, tied ones by powers of two, frozen ones whole, others small and odd."""
     fixed = dict(given)
     for node in graph.nodes:
@@ -207,9 +203,7 @@ def _takes_one(graph: Graph, node: Node) -> bool:
     return part is not None and _size(graph, (part, int(str(node.attr("axis"))))) == 1
 
 
-def _divide(
-    graph: Graph, atoms: _AtomTable, tie: _Tie, fixed: Mapping[Atom, int], outer: int
-) -> dict[Atom, int]:
+def _divide(graph: Graph, atoms: _AtomTable, tie: _Tie, fixed: Mapping[Atom, int], outer: int) -> dict[Atom, int]:
     """New extents of tied dimensions: all divided by the largest power of two that leaves each at least `outer`."""
     sizes = [_size(graph, dim) for dim in tie.dims]
     power = 1

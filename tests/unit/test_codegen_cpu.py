@@ -16,8 +16,9 @@ from fusesolve.codegen.cpu.runtime import CpuKernelError, CpuRunner, timed
 from fusesolve.codegen.planned import PlannedKernel, PlannedProgram
 from fusesolve.importers.native import parse_native
 from fusesolve.reference import random_feeds
-from fusesolve.validate.cpu import CpuKernels, split_group, summary
+from fusesolve.validate.cpu import CpuKernels, summary
 from fusesolve.validate.ladder import compare, passed, validate_plan
+from fusesolve.validate.parts import split_group
 
 CASES = {
     "points": (["x: f32[3,5,1111]"], ["e = exp(x)", "t = tanh(e)", "y = mul(t, x)"], ["y", "t"]),
@@ -161,7 +162,7 @@ def test_narrow_floats_round_to_nearest_even(name, dtype):
 
 def test_a_group_falls_apart_into_its_source_operators():
     planned = whole(["x: f32[8,64]"], ["a = relu(x)", "s = softmax(a; axis=1)", "y = mul(s, x)"], ["y"])
-    parts = split_group(planned, planned.kernels[0])
+    parts = split_group(planned, planned.kernels[0], 1)
     assert [part.id for part in parts] == [1, 2, 3]
     storage = planned.program.storage
     assert [[storage[s].value for s in part.writes] for part in parts] == [["a"], ["s"], ["y"]]

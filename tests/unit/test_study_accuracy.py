@@ -118,7 +118,9 @@ def test_too_few_rows(tmp_path):
         calibrate([path], "h200")
 
 
-@pytest.mark.parametrize("arguments", [["calibrate"], ["calibrate", "--device", "cuda"], ["calibrate", "--hw", "h100"]])
+@pytest.mark.parametrize(
+    "arguments", [["calibrate"], ["calibrate", "--device", "cpu", "--hw", "h100"], ["calibrate", "--hw", "h100"]]
+)
 def test_calibrate_says_what_it_needs(arguments, capsys):
     assert main(arguments) == 2
     assert "--data" in capsys.readouterr().err
