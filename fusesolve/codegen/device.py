@@ -50,7 +50,7 @@ def load_kernels(path: Path) -> ModuleType:
 
 
 def _copy_kernel() -> Any:
-    @_cuda().jit  # type: ignore[untyped-decorator]
+    @_cuda().jit  # type: ignore[untyped-decorator]  # Numba has no types
     def copy(source: Any, target: Any) -> None:
         first = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
         for i in range(first, source.size, cuda.gridDim.x * cuda.blockDim.x):
@@ -60,7 +60,7 @@ def _copy_kernel() -> Any:
 
 
 def _empty_kernel() -> Any:
-    @_cuda().jit  # type: ignore[untyped-decorator]
+    @_cuda().jit  # type: ignore[untyped-decorator]  # Numba has no types
     def empty(target: Any) -> None:
         if target.size < 0:
             target[0] = 0
@@ -122,7 +122,7 @@ def time_groups(module: ModuleType, groups: Sequence[int], watch: Stopwatch) -> 
         if launcher is None:
             continue
         arrays = [*device_arrays(reads, group), *device_arrays(writes, group + 1000)]
-        found[group] = watch.time(lambda run=launcher, given=arrays: run(*given))  # type: ignore[misc]
+        found[group] = watch.time(lambda run=launcher, given=arrays: run(*given))  # type: ignore[misc]  # a lambda per group
     return found
 
 
