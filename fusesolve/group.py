@@ -18,6 +18,7 @@ class Template(StrEnum):
     ATTENTION = "attention"  # two contractions around an online softmax
     MOVEMENT = "movement"  # nothing but index maps
     OPAQUE = "opaque"  # a kernel that fusesolve cannot look into
+    PACKED = "packed"  # independent kernels in one launch
 
 
 TEMPLATES: tuple[Template, ...] = tuple(Template)

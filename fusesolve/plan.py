@@ -19,6 +19,7 @@ class PlannedGroup:
 
     Times are integer ns, launch included in `latency_ns`; sizes are bytes. `nodes` are names of the user's
     operators (`name/primitive` where an operator is split between groups); `inputs`, `outputs` are value names.
+    `parts`: operators of each kernel that is packed in this launch, empty for all other templates.
     What a template or a device does not have is None (an NPU has no registers). `simulated_start_ns`, `simulated_ns`:
     start on the device and time on it by the event simulator, None where it was not asked.
     """
@@ -47,6 +48,7 @@ class PlannedGroup:
     code_bytes: int | None
     argument_bytes: int | None
     uncertain: bool
+    parts: tuple[tuple[str, ...], ...] = ()
     simulated_start_ns: int | None = None
     simulated_ns: int | None = None
 
@@ -112,6 +114,8 @@ class Plan:
         if not self.conflicts:
             del body["conflicts"]
         for group in body["groups"]:
+            if not group["parts"]:
+                del group["parts"]
             for name in SIMULATED:
                 if group[name] is None:
                     del group[name]

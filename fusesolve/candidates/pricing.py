@@ -32,7 +32,7 @@ def price_space(space: Space, profile: HardwareProfile, options: PriceOptions) -
     """Price every unique workload of the space on the profile."""
     prices = price_workloads(space.workloads, profile, options)
     return Priced(
-        space=space, prices=prices, cost_ns=_nanoseconds(prices), profile=profile, options=options
+        space=space, prices=prices, cost_ns=nanoseconds(prices), profile=profile, options=options
     )
 
 
@@ -64,7 +64,7 @@ def nanoseconds_of(
     workloads: Sequence[Workload], profile: HardwareProfile, options: PriceOptions
 ) -> tuple[int | None, ...]:
     """Cost of each workload in whole ns, None where the limits refuse every tiling."""
-    return _nanoseconds(price_workloads(workloads, profile, options))
+    return nanoseconds(price_workloads(workloads, profile, options))
 
 
 def extend_priced(priced: Priced, groups: Sequence[FusionGroup]) -> tuple[Priced, tuple[Kernel, ...]]:
@@ -86,13 +86,14 @@ def extend_priced(priced: Priced, groups: Sequence[FusionGroup]) -> tuple[Priced
     kernels = tuple(known[g.members, g.writes] for g in groups)
     if not fresh:
         return priced, kernels
-    prices = _join(priced.prices, price_workloads([g.workload for g in fresh.values()], priced.profile, priced.options))
+    added = price_workloads([g.workload for g in fresh.values()], priced.profile, priced.options)
+    prices = join_prices(priced.prices, added)
     extended = replace(
         space,
         workloads=(*space.workloads, *(g.workload for g in fresh.values())),
         templates=(*space.templates, *(g.template for g in fresh.values())),
     )  # fmt: skip
-    return replace(priced, space=extended, prices=prices, cost_ns=_nanoseconds(prices)), kernels
+    return replace(priced, space=extended, prices=prices, cost_ns=nanoseconds(prices)), kernels
 
 
 def add_free(priced: Priced, groups: Sequence[FusionGroup]) -> tuple[Priced, tuple[Kernel, ...]]:
@@ -108,7 +109,7 @@ def add_free(priced: Priced, groups: Sequence[FusionGroup]) -> tuple[Priced, tup
         latency=np.full_like(latency, 1e-9), implementation=np.zeros(len(groups), dtype=np.int8), tiling=tiling,
         resources=resources, terms=terms, tilings=0,
     )  # fmt: skip
-    prices = _join(priced.prices, free)
+    prices = join_prices(priced.prices, free)
     space = replace(
         priced.space, workloads=(*priced.space.workloads, *(g.workload for g in groups)),
         templates=(*priced.space.templates, *(g.template for g in groups)),
@@ -117,7 +118,7 @@ def add_free(priced: Priced, groups: Sequence[FusionGroup]) -> tuple[Priced, tup
         Kernel(members=g.members, reads=g.reads, writes=g.writes, full=True, unique=start + i)
         for i, g in enumerate(groups)
     )
-    return replace(priced, space=space, prices=prices, cost_ns=_nanoseconds(prices)), kernels
+    return replace(priced, space=space, prices=prices, cost_ns=nanoseconds(prices)), kernels
 
 
 def _outside(space: Space, value: int, group: FusionGroup) -> bool:
@@ -125,7 +126,7 @@ def _outside(space: Space, value: int, group: FusionGroup) -> bool:
     return storage.required or not set(group.members).issuperset(storage.readers)
 
 
-def _join(first: Prices, second: Prices) -> Prices:
+def join_prices(first: Prices, second: Prices) -> Prices:
     """Two tables of prices, one under the other."""
 
     def stack(left: Mapping[str, np.ndarray], right: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -139,7 +140,7 @@ def _join(first: Prices, second: Prices) -> Prices:
     )  # fmt: skip
 
 
-def _nanoseconds(prices: Prices) -> tuple[int | None, ...]:
+def nanoseconds(prices: Prices) -> tuple[int | None, ...]:
     """Whole ns, at least 1; the one place where seconds become the solver's integers."""
     return tuple(
         max(1, round(seconds * 1e9)) if np.isfinite(seconds) else None for seconds in prices.latency.tolist()

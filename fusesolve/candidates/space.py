@@ -5,8 +5,8 @@ writes all of it; with recomputation up to two of these writes may be left to ot
 again. Candidates that differ in nothing but position share one entry of `unique`.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 from fusesolve.candidates.encoding import Encoder, Place
@@ -37,7 +37,10 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Space:
-    """All candidates of a program. `cut_by` names the limits that truncated it, with where."""
+    """All candidates of a program. `cut_by` names the limits that truncated it, with where.
+
+    `packs`: for rows of `workloads` that are several kernels in one launch, those kernels.
+    """
 
     program: Program
     kernels: tuple[Kernel, ...]
@@ -45,6 +48,7 @@ class Space:
     templates: tuple[Template, ...]
     cut_by: tuple[str, ...]
     walked: int
+    packs: Mapping[int, tuple[Kernel, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,8 @@ def emit_group(program: Program, kernel: PlannedKernel) -> tuple[EmittedKernel, 
     """The kernels of a group (two where it is split); UnsupportedError with the reason where none is written."""
     if kernel.implementation == "library":
         raise UnsupportedError("a library kernel is taken")
+    if kernel.template == Template.PACKED:
+        raise UnsupportedError("kernels packed in one launch have no source")
     nest = build_nest(program, kernel.members)
     if any(program.storage[s].type.size == 0 for s in (*kernel.reads, *kernel.writes)):
         raise UnsupportedError("a tensor of it is empty")

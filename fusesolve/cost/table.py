@@ -59,6 +59,15 @@ class Prices:
     terms: Columns
     tilings: int
 
+    def rows(self, index: NDArray[np.intp]) -> "Prices":
+        """The chosen rows, in this order."""
+        return Prices(
+            latency=self.latency[index], implementation=self.implementation[index],
+            tiling={name: column[index] for name, column in self.tiling.items()},
+            resources={name: column[index] for name, column in self.resources.items()},
+            terms={name: column[index] for name, column in self.terms.items()}, tilings=len(index),
+        )  # fmt: skip
+
 
 class WorkloadTable:
     """Workloads as columns: `table["read_bytes"]` is a float64 array with one entry per candidate."""

@@ -251,6 +251,7 @@ class _Groups:
             blocks=count("blocks") if gpu else None, threads=count("threads") if gpu else None,
             code_bytes=count("code_bytes") if gpu else None, argument_bytes=count("argument_bytes"),
             uncertain=self._uncertain(kernel, latency),
+            parts=tuple(self._names(part.members, ()) for part in self.priced.space.packs.get(unique, ())),
         )  # fmt: skip
 
     def _uncertain(self, kernel: Kernel, latency: int) -> bool:

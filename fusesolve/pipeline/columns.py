@@ -134,7 +134,8 @@ def by_source(priced: Priced) -> tuple[Kernel, ...]:
         size[name] = size.get(name, 0) + 1
     inside = [
         k for k in priced.space.kernels
-        if k.full and priced.cost_ns[k.unique] is not None and len({source[m] for m in k.members}) == 1
+        if k.full and k.unique not in priced.space.packs and priced.cost_ns[k.unique] is not None
+        and len({source[m] for m in k.members}) == 1
     ]  # fmt: skip
     whole = {source[k.members[0]] for k in inside if len(k.members) == size[source[k.members[0]]]}
     return tuple(k for k in inside if source[k.members[0]] not in whole or len(k.members) == size[source[k.members[0]]])

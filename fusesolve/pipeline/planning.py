@@ -8,6 +8,7 @@ from functools import cached_property
 from fusesolve.candidates.pricing import Priced, price_space
 from fusesolve.candidates.program import Program, build_program
 from fusesolve.candidates.space import INTERRUPTED, Kernel, Space, enumerate_kernels
+from fusesolve.cost import PACKERS
 from fusesolve.cost.table import PriceOptions
 from fusesolve.errors import InternalError
 from fusesolve.graph import Graph
@@ -15,6 +16,7 @@ from fusesolve.hardware import HardwareProfile
 from fusesolve.pipeline.columns import ColumnSet, apply_pins, by_source, find_operators, make_problem
 from fusesolve.pipeline.memory import constant_bytes
 from fusesolve.pipeline.options import Event, PlanOptions, Report
+from fusesolve.pipeline.packing import pack_space
 from fusesolve.pipeline.seeds import seed_space
 from fusesolve.solve import Limits, Progress, SolveResult, Status, check_solution, solve
 from fusesolve.solve.memory import Fit, order_within
@@ -178,6 +180,8 @@ def price_planning(
     priced = price_space(space, profile, prices)
     if space.cut_by:
         priced = seed_space(priced)
+    elif profile.kind in PACKERS and options.strategy == "cpsat" and not clock.half_gone():
+        priced = pack_space(priced, Limits(time_s=clock.left(), seed=options.seed))
     clock.lap("price", since)
     return Planning(
         graph=graph, profile=profile, options=options, priced=priced, workers=workers, clock=clock, warnings=warnings,
