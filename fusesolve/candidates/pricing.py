@@ -51,7 +51,7 @@ def shift_launch(priced: Priced, profile: HardwareProfile) -> Priced | None:
     launch = np.full_like(priced.prices.latency, launch_overhead(profile, mode))
     latency = priced.prices.latency - before + launch
     prices = replace(priced.prices, latency=latency, terms={**priced.prices.terms, "launch": launch})
-    return replace(priced, prices=prices, cost_ns=_nanoseconds(prices), profile=profile)
+    return replace(priced, prices=prices, cost_ns=nanoseconds(prices), profile=profile)
 
 
 def price_workloads(workloads: Sequence[Workload], profile: HardwareProfile, options: PriceOptions) -> Prices:
