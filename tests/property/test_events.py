@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fusesolve.candidates.pricing import price_workloads
 from fusesolve.cost.events import Step, Timeline, simulate_events
-from fusesolve.cost.events.loads import read_loads
+from fusesolve.cost.events.loads import explained_share, read_loads
 from fusesolve.cost.table import PriceOptions, Prices
 from fusesolve.group import TEMPLATES, Template, Workload
 from fusesolve.hardware import HardwareProfile, launch_overhead
@@ -66,6 +66,19 @@ def test_one_kernel_of_whole_waves_takes_the_time_of_the_closed_form(name, launc
     ratio, whole, _ = alone(seed, name, launch)
     assert whole.sum() >= 10
     assert np.abs(ratio[whole] - 1.0).max() <= AGREEMENT
+
+
+@pytest.mark.parametrize("name", PROFILES)
+@FEW
+@given(seed=SEEDS)
+def test_the_terms_of_a_kernel_explain_its_price(name, seed):
+    """The laws of the loads are those of the closed form: nothing is stretched but kernels of several stages."""
+    workloads, prices = priced(seed, name, "stream")
+    templates = np.array([w.template for w in workloads])
+    share = explained_share(prices, np.arange(len(workloads)), templates)
+    stages = (templates == TEMPLATES.index(Template.CONTRACTION)) & (prices.terms["prologue"] > 0)
+    assert np.abs(share[~stages] - 1.0).max() <= AGREEMENT
+    assert (share <= 1.0 + AGREEMENT).all()
 
 
 @pytest.mark.parametrize("name", PROFILES)

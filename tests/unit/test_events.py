@@ -207,3 +207,12 @@ def test_no_steps_take_no_time():
 
     prices = price_workloads([Workload(template=0, inner=4096)], GPU, PriceOptions())
     assert simulate_events([], prices, GPU, "stream").total == 0.0
+
+
+def test_code_that_cannot_be_kept_on_disk_is_compiled_all_the_same():
+    """Numba finds no place for a function without a source file, as in an installation that it may not write to."""
+    from fusesolve.cost.events.compiled import compiled
+
+    names: dict[str, object] = {}
+    exec("def double(x):\n    return 2.0 * x", names)
+    assert compiled(names["double"])(1.5) == 3.0

@@ -46,10 +46,9 @@ def read_loads(
     tiling = {name: column[index] for name, column in prices.tiling.items()}
     parts = _split_terms(terms, templates)
     waves = _shape_waves(res, tiling, terms, templates, profile)
-    fixed = terms["launch"] + terms["arguments"] + terms["floor"] + terms["code"] + terms["split"]
-    body = np.maximum(prices.latency[index] - fixed, 0.0)
+    body = _body(prices, index)
     law = _whole(parts)
-    scale = np.where(law > 0, body / np.maximum(law, SMALLEST), 1.0)
+    scale = np.where(law > 0, body / np.maximum(law, SMALLEST), 1.0)  # 1 where the law is the closed form
     kernels = np.zeros(len(index), dtype=KERNEL)
     idle = np.where(waves.blocks < 1, body, 0.0)
     kernels["head"] = terms["arguments"] + terms["floor"] + terms["code"] + idle
@@ -60,6 +59,23 @@ def read_loads(
     kernels["inner"], kernels["outer"] = parts.inner, parts.outer
     _set_room(kernels, res, profile)
     return kernels, _share_out(parts, waves, scale, float(profile.compute.units))
+
+
+def explained_share(prices: Prices, index: NDArray[np.intp], templates: NDArray[np.int64]) -> Array:
+    """Time of each row by the law of its terms over its price, both without what a kernel pays once.
+
+    1 for a kernel with one stage. Below 1 where the price has further stages (the transforms of a Winograd
+    convolution): the blocks of such a kernel are stretched evenly, so that their times add up to the price.
+    """
+    terms = {name: column[index] for name, column in prices.terms.items()}
+    body = _body(prices, index)
+    return np.where(body > 0, _whole(_split_terms(terms, templates)) / np.maximum(body, SMALLEST), 1.0)
+
+
+def _body(prices: Prices, index: NDArray[np.intp]) -> Array:
+    """Seconds of each price without launch, start, drain and the second stage of a split."""
+    once = sum(prices.terms[name][index] for name in ("launch", "arguments", "floor", "code", "split"))
+    return np.maximum(prices.latency[index] - once, 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,9 +150,9 @@ def _shape_waves(
     full, rest = blocks // slots, blocks % slots
     share = rest / slots
     tail = np.where(terms["tensor"] > 0, profile.constant("gemm_tail", 0.4), profile.constant("fma_tail", 0.1))
-    tail = np.where(head, 1.0 - profile.constant("attention_tail", 0.6), tail)
     blurred = t.waves(blocks.astype(np.float64), slots.astype(np.float64)) - full
-    last = np.where(full < 1, 1.0, np.where(product | head, (1.0 - tail) + tail * share, blurred))
+    last = np.where(product, (1.0 - tail) + tail * share, np.where(head, 1.0, blurred))
+    last = np.where(full < 1, 1.0, last)
     return _Shape(blocks=blocks, resident=resident, full=full, rest=rest, last=np.where(rest > 0, last, 0.0))
 
 
