@@ -1,5 +1,7 @@
 """Traced ATen calls as native graphs: what the shapes say, and what they cannot."""
 
+from math import prod
+
 import pytest
 
 from fusesolve.graph import DType
@@ -85,3 +87,30 @@ def test_views_between_calls_are_reshapes():
     found = trace(("relu", "in0:8x4", "8x4", "0"), ("mul", "#0:4x8;in1:8", "4x8", "0"))
     assert any(node.op == "reshape" for node in found.graph.nodes)
     assert {value.type.dtype for value in found.graph.values.values()} == {DType.F32}
+
+
+@pytest.mark.parametrize("op", sorted(set(ATEN) - {"convolution"}))
+def test_every_call_of_the_table_is_built(op):
+    shape = "4x8x6x6"
+    samples = {
+        "mm": ("in0:4x8;in1:8x6", "4x6"), "bmm": ("in0:2x4x8;in1:2x8x6", "2x4x6"),
+        "addmm": ("p:6;in0:4x8;in1:8x6", "4x6"), "baddbmm": ("p:2x4x6;in0:2x4x8;in1:2x8x6", "2x4x6"),
+        "cat": ("in0:4x2;in1:4x3", "4x5"), "nll_loss_forward": ("in0:4x8;in1:4", "1;1"),
+        "native_layer_norm": (f"in0:{shape};p:6;p:6", f"{shape};4x8x6x1;4x8x6x1"),
+        "native_group_norm": (f"in0:{shape};p:8;p:8", f"{shape};4x2;4x2"),
+        "native_batch_norm": (f"in0:{shape};p:8;p:8", f"{shape};8;8"), "xlogy": ("in0:4x8;in1:4x8", "4x8"),
+        "smooth_l1_loss": ("in0:4x8;in1:4x8", "1"), "tril": ("in0:4x8", "4x8"), "triu": ("in0:4x8", "4x8"),
+        "avg_pool1d": ("in0:4x8x6", "4x8x3"), "avg_pool2d": (f"in0:{shape}", "4x8x3x3"),
+        "avg_pool3d": ("in0:2x4x6x6x6", "2x4x3x3x3"), "max_pool2d_with_indices": (f"in0:{shape}", "4x8x3x3;4x8x3x3"),
+        "max_pool3d_with_indices": ("in0:2x4x6x6x6", "2x4x3x3x3;2x4x3x3x3"),
+    }  # fmt: skip
+    reduced = {"sum", "mean", "max", "min", "norm", "linalg_vector_norm", "amax", "amin", "prod", "var", "std"}
+    usual = (
+        f"in0:{shape}",
+        "4x8x6" if op in reduced | {"argmax", "argmin"} else "4x1x6x6" if op == "logsumexp" else shape,
+    )
+    inputs, outputs = samples.get(op, usual)
+    found = trace((op, inputs, outputs, "0"))
+    assert found.graph.nodes
+    first = tuple(map(int, outputs.split(";")[0].split("x")))
+    assert found.graph.values[found.graph.outputs[0]].type.size == (1 if first == (1,) else prod(first))

@@ -48,6 +48,12 @@ def _reduce(native: str, low: Lowering, source: str, op: AtenOp, inputs: list[st
     return [low.run(source, native, inputs[0], axis=axes, keepdims=keep, call=call)]
 
 
+def _variance(low: Lowering, source: str, op: AtenOp, inputs: list[str]) -> list[str]:
+    axes = reduced_axes(low.shape(inputs[0]), op.outputs[0])
+    keep = len(op.outputs[0]) == len(low.shape(inputs[0]))
+    return [low.run(source, "reduce_var", inputs[0], axis=axes, keepdims=keep, call=Call(kind="row-moments"))]
+
+
 def _extreme_at(native: str, low: Lowering, source: str, op: AtenOp, inputs: list[str]) -> list[str]:
     axes = reduced_axes(low.shape(inputs[0]), op.outputs[0])
     return [low.run(source, native, inputs[0], axis=axes[0], keepdims=False)]
@@ -96,8 +102,8 @@ def _smooth_l1(low: Lowering, source: str, op: AtenOp, inputs: list[str]) -> lis
 
 
 def _matmul(low: Lowering, source: str, op: AtenOp, inputs: list[str]) -> list[str]:
-    """`mm` and `bmm` as they are; `addmm` has its bias in front and adds it in the library's epilogue."""
-    bias, (left, right) = (inputs[0], inputs[1:3]) if op.op == "addmm" else (None, inputs[:2])
+    """Products as they are; `addmm` and `baddbmm` have their bias in front and add it in the library's epilogue."""
+    bias, (left, right) = (inputs[0], inputs[1:3]) if op.op in ("addmm", "baddbmm") else (None, inputs[:2])
     found = low.run(source, "matmul", left, right, call=Call(kind="gemm"))
     return [found if bias is None else low.run(source, "add", found, bias)]
 
@@ -263,32 +269,38 @@ def _each(function: Lower, names: str) -> dict[str, Lower]:
 _UNARY = {
     "relu": "relu", "tanh": "tanh", "sigmoid": "sigmoid", "gelu": "gelu", "mish": "mish", "softplus": "softplus",
     "hardswish": "hardswish", "leaky_relu": "leaky_relu", "elu": "elu", "abs": "abs", "sqrt": "sqrt", "log": "log",
-    "hardsigmoid": "hardsigmoid", "clone": "copy", "flip": "copy", "silu": "silu", "exp": "exp",
+    "hardsigmoid": "hardsigmoid", "clone": "copy", "flip": "copy", "silu": "silu", "exp": "exp", "neg": "neg",
+    "rsqrt": "rsqrt", "square": "square", "reciprocal": "reciprocal", "selu": "selu", "softsign": "softsign",
+    "log1p": "log1p", "expm1": "expm1", "erf": "erf", "sin": "sin", "cos": "cos", "sign": "sign", "copy_": "copy",
+    "relu_": "relu", "sigmoid_": "sigmoid", "hardswish_": "hardswish", "leaky_relu_": "leaky_relu", "celu": "celu",
 }  # fmt: skip
 _BINARY = {
     "mul": "mul", "add": "add", "add_": "add", "sub": "sub", "div": "div", "div_": "div", "minimum": "minimum",
-    "maximum": "maximum", "clamp_min": "maximum", "clamp_min_": "maximum", "pow": "pow",
+    "maximum": "maximum", "clamp_min": "maximum", "clamp_min_": "maximum", "clamp_max": "minimum", "pow": "pow",
+    "mul_": "mul", "sub_": "sub", "masked_fill": "mul", "fmod": "fmod",
 }  # fmt: skip
 _REDUCE = {
     "sum": "reduce_sum", "mean": "reduce_mean", "max": "reduce_max", "min": "reduce_min", "norm": "reduce_l2",
-    "linalg_vector_norm": "reduce_l2",
+    "linalg_vector_norm": "reduce_l2", "amax": "reduce_max", "amin": "reduce_min", "prod": "reduce_prod",
 }  # fmt: skip
 
 # Name of an ATen call -> the function that builds it.
 ATEN: Mapping[str, Lower] = MappingProxyType({
     **{name: partial(_unary, native) for name, native in _UNARY.items()},
-    **{name: partial(_unary, "clip", min=-1.0, max=1.0) for name in ("hardtanh", "clamp")},
+    **{name: partial(_unary, "clip", min=-1.0, max=1.0) for name in ("hardtanh", "hardtanh_", "clamp", "clamp_")},
     **{name: partial(_unary, "trilu", upper=name == "triu") for name in ("tril", "triu")},
     **{name: partial(_binary, native) for name, native in _BINARY.items()},
     **{name: partial(_reduce, native) for name, native in _REDUCE.items()},
     **{name: partial(_extreme_at, name) for name in ("argmax", "argmin")},
     **{name: partial(_pool, name[:3] + "pool") for name in ("avg_pool2d", "avg_pool3d", "avg_pool1d")},
     **_each(partial(_pool, "maxpool"), "max_pool2d_with_indices max_pool3d_with_indices"),
-    **_each(_matmul, "mm bmm addmm"),
-    **_each(_random, "bernoulli_"),
-    **_each(_filled, "zeros_like scalar_tensor"),
+    **_each(_matmul, "mm bmm addmm baddbmm"),
+    **_each(_random, "bernoulli_ rand_like randn_like"),
+    **_each(_filled, "zeros_like ones_like full_like scalar_tensor zeros ones full"),
+    **_each(_cumsum, "cumsum cumprod logcumsumexp"),
+    **_each(_variance, "var std"),
     "_softmax": partial(_softmax, "softmax"), "_log_softmax": partial(_softmax, "log_softmax"),
-    "logsumexp": _logsumexp, "cumsum": _cumsum, "cat": _concat, "convolution": _convolution, "rsub": _reversed_sub,
+    "logsumexp": _logsumexp, "cat": _concat, "convolution": _convolution, "rsub": _reversed_sub,
     "xlogy": _xlogy, "nll_loss_forward": _class_loss, "smooth_l1_loss": _smooth_l1, "native_batch_norm": _batch_norm,
     "native_group_norm": _group_norm, "native_layer_norm": _layer_norm,
 })  # fmt: skip

@@ -15,7 +15,7 @@ from fusesolve.study.gains.aten import Call, Lowering, Traced
 class Shape:
     """A model: width of a token, heads, width inside the feed-forward part, layers, vocabulary of its head (0: none).
 
-    Sources: the published configurations of BERT-large and GPT-2 large.
+    Sources: the published configurations of BERT-large, GPT-2 large, GPT-3 XL and 2.7B, and OPT-1.3B.
     """
 
     hidden: int
@@ -115,6 +115,21 @@ def gpt2_layer(model: Shape, batch: int, length: int) -> Traced:
     return layer.done(layer.run("add", layer.linear(active, model.hidden), x))
 
 
+def opt_layer(model: Shape, batch: int, length: int) -> Traced:
+    """A decoder layer: norms in front, three separate products, an added causal mask, ReLU."""
+    layer = _Layer("opt-layer", model, batch, length)
+    x = layer.feed(batch * length, model.hidden)
+    first = layer.norm(x)
+    query, key, value = (layer.linear(first, model.hidden) for _ in range(3))
+
+    def mask(score: str) -> str:
+        return layer.run("add", score, layer.feed(1, length, length), kind="broadcast")
+
+    x = layer.run("add", layer.linear(layer.attend(query, key, value, mask), model.hidden), x)
+    inner = layer.linear(layer.run("relu", layer.linear(layer.norm(x), model.inner)), model.hidden)
+    return layer.done(layer.run("add", inner, x))
+
+
 def head(model: Shape, batch: int, length: int) -> Traced:
     """The language model's head: a last norm and the product with the vocabulary."""
     layer = _Layer("head", model, batch, length)
@@ -127,4 +142,7 @@ def head(model: Shape, batch: int, length: int) -> Traced:
 MODELS: Mapping[str, tuple[Shape, Callable[[Shape, int, int], Traced]]] = {
     "bert_large": (Shape(hidden=1024, heads=16, inner=4096, layers=24), bert_layer),
     "gpt2_large": (Shape(hidden=1280, heads=20, inner=5120, layers=36, vocabulary=50257), gpt2_layer),
+    "gpt3_xl": (Shape(hidden=2048, heads=16, inner=8192, layers=24, vocabulary=50257), gpt2_layer),
+    "gpt3_27": (Shape(hidden=2560, heads=32, inner=10240, layers=32, vocabulary=50257), gpt2_layer),
+    "opt_13": (Shape(hidden=2048, heads=32, inner=8192, layers=24, vocabulary=50272), opt_layer),
 }
