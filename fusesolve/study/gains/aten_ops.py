@@ -178,7 +178,8 @@ def _pool(native: str, low: Lowering, source: str, op: AtenOp, inputs: list[str]
     attrs: dict[str, AttrValue] = {
         name: tuple(window[i] for window in windows) for i, name in enumerate(("k", "stride", "pad", "dilation"))
     }
-    call = Call(kind=native, extra_write=8 * prod(result) if native == "maxpool" else 0)
+    taps = prod(window[0] for window in windows)
+    call = Call(kind=native, taps=taps, extra_write=8 * prod(result) if native == "maxpool" else 0)
     return [low.run(source, native, inputs[0], call=call, **attrs)]
 
 

@@ -29,6 +29,7 @@ GRADIENT = 1.55  # transposed and 3-D convolutions over the GEMM of their size
 SPREAD = 1.57  # an elementwise kernel with a broadcast operand: no wide loads, an index division an element
 FOLDED = 1.02  # a reduction kernel
 MOMENTS = 1.61  # statistics of batch and group norm
+WINDOWED = 17.0  # integer instructions per tap of eager pooling and depthwise kernels: index arithmetic, no wide loads
 STRIDED_SOFTMAX = 1.46  # a softmax over an axis that is not the last, over one that is
 
 
@@ -69,7 +70,11 @@ def library_seconds(kernels: Sequence[Placed], profile: HardwareProfile, mode: M
     factors = np.array([_factor(kernel, mode) for kernel in kernels])
     seconds: Array = plain * factors
     seconds[[i for i, kernel in enumerate(kernels) if kernel.is_epilogue]] = 0.0
-    convolved = [(i, call) for i, kernel in enumerate(kernels) if (call := kernel.convolution) is not None]
+    convolved = [
+        (i, call)
+        for i, kernel in enumerate(kernels)
+        if (call := kernel.convolution) is not None and (call.dense or call.channels > 1)
+    ]
     if convolved:
         places = [i for i, _ in convolved]
         calls = [call for _, call in convolved]
@@ -80,11 +85,15 @@ def library_seconds(kernels: Sequence[Placed], profile: HardwareProfile, mode: M
 def _as_called(kernel: Placed, mode: Mode) -> Workload:
     """The workload as eager PyTorch launches it; compiled kernels are the simulator's own."""
     w = kernel.workload
+    depthwise = kernel.convolution
+    if depthwise is not None and depthwise.channels == 1 and not depthwise.dense:
+        return replace(w, alu=w.alu + WINDOWED * w.outer * w.inner * depthwise.taps)
     if mode is not Mode.EAGER or len(kernel.calls) != 1:
         return w
     (call,) = kernel.calls
-    if call.extra_write:
-        return replace(w, write_bytes=w.write_bytes + call.extra_write)
+    if call.kind in ("maxpool", "avgpool"):
+        taps = WINDOWED * w.outer * w.inner * call.taps
+        return replace(w, alu=w.alu + taps, write_bytes=w.write_bytes + call.extra_write)
     rule = LIBRARY_ROWS.get(call.kind)
     if rule is None or w.template != TEMPLATES.index(Template.ROW):
         return w
@@ -134,7 +143,7 @@ def with_tf32(profile: HardwareProfile) -> HardwareProfile:
 
 
 def _padded(w: Workload, call: Call) -> Workload:
-    if not call.dense or call.channels % PACKED:
+    if call.channels % PACKED:
         return replace(w, tensor_rate=-1, plain=1)
     taps = max(1, w.k // call.channels)
     k = taps * -(-call.channels // K_TILE) * K_TILE
