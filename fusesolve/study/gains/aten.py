@@ -44,8 +44,8 @@ class Call:
     """What a library does for one source operator beyond the graph.
 
     `kind`: the class of the call (`library`). `extra_write`: bytes that eager writes and a compiler drops (indices of a
-    pooling). `taps` of a window. Of a convolution also its input `channels`, `dense` where it has one group, `last` where
-    nothing but its bias comes behind it, `first` where its image is an input of the program.
+    pooling). `taps` of a window. Of a convolution also its input `channels`, `dense` where it has one group, `last`
+    where nothing but its bias comes behind it, `first` where its image is an input of the program.
     """
 
     kind: str
