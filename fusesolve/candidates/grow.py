@@ -181,6 +181,8 @@ class Grower:
     def hull(self, first: int, second: int) -> tuple[int, ...] | None:
         """The convex hull of two contractions in whole units, or None if it is too large or holds a third."""
         mask = self.descendants[first] & self.ancestors[second] | 1 << first | 1 << second
+        if mask.bit_count() > HULL_LIMIT:
+            return None
         members = sorted({part for item in _bits(mask) for part in self.unit[item]})
         operators = self.program.operators
         if len(members) > HULL_LIMIT or self._reach(_mask(members), members) & ~_mask(members):

@@ -9,41 +9,31 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
-from fusesolve.candidates.encoding import Encoder, Place
+from fusesolve.candidates.encoding import Encoder
 from fusesolve.candidates.grow import Grower, Grown, closure
 from fusesolve.candidates.loops import Nest
 from fusesolve.candidates.program import Program
+from fusesolve.candidates.table import Kernel, Placements, Shape
 from fusesolve.candidates.workload import Measure
 from fusesolve.group import TEMPLATES, FusionGroup, Refusal, Template, Workload
 from fusesolve.legality import check_structure
 
+__all__ = ["INTERRUPTED", "Kernel", "Space", "convex_hull", "enumerate_kernels", "inspect_group"]
+
 DROPPED_WRITES = 2
 INTERRUPTED = "interrupted"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kernel:
-    """One candidate: operators, storage read and written, `full` if it writes all that others could need.
-
-    `unique` is the row of its workload in `Space.workloads`.
-    """
-
-    members: tuple[int, ...]
-    reads: tuple[int, ...]
-    writes: tuple[int, ...]
-    full: bool
-    unique: int
+STORED_KERNELS = 30_000  # kernels that are kept as objects; more are a table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Space:
-    """All candidates of a program. `cut_by` names the limits that truncated it, with where.
+    """All candidates of a program, a tuple or a `KernelTable`. `cut_by`: the limits that truncated it, with where.
 
     `packs`: for rows of `workloads` that are several kernels in one launch, those kernels.
     """
 
     program: Program
-    kernels: tuple[Kernel, ...]
+    kernels: Sequence[Kernel]
     workloads: tuple[Workload, ...]
     templates: tuple[Template, ...]
     cut_by: tuple[str, ...]
@@ -52,22 +42,11 @@ class Space:
 
 
 @dataclass(frozen=True, slots=True)
-class _Shape:
-    """A candidate in relative terms."""
-
-    members: tuple[int, ...]
-    reads: tuple[Place, ...]
-    writes: tuple[Place, ...]
-    full: bool
-    unique: int
-
-
-@dataclass(frozen=True, slots=True)
 class _Entry:
     encoding: tuple[object, ...]
     low: int  # relative to the anchor
     high: int
-    shapes: tuple[_Shape, ...]
+    number: int  # of its shapes, in the placements
     cut: bool
 
 
@@ -147,7 +126,7 @@ class _Enumerator:
         self.late = late
         self.encoder = Encoder(program, separable)
         self.grower = Grower(program, separable)
-        self.kernels: dict[tuple[tuple[int, ...], tuple[int, ...]], Kernel] = {}
+        self.placements = Placements(program)
         self.workloads: dict[Workload, int] = {}
         self.memo: dict[tuple[object, ...], list[_Entry]] = {}
         self.cut: list[str] = []
@@ -165,10 +144,15 @@ class _Enumerator:
         except KeyboardInterrupt:  # the plan over what is there is worth more than none
             self.cut.append(INTERRUPTED)
         return Space(
-            program=self.program, kernels=tuple(self.kernels.values()), workloads=tuple(self.workloads),
+            program=self.program, kernels=self._kernels(), workloads=tuple(self.workloads),
             templates=tuple(TEMPLATES[workload.template] for workload in self.workloads),
             cut_by=tuple(self.cut), walked=self.walked,
         )  # fmt: skip
+
+    def _kernels(self) -> Sequence[Kernel]:
+        """A tuple; above STORED_KERNELS a table, which makes kernels when they are asked for."""
+        table = self.placements.kernels()
+        return table if len(table) > STORED_KERNELS else tuple(table)
 
     def _grow_all(self) -> None:
         for first, second in self.grower.attention_pairs():
@@ -209,23 +193,24 @@ class _Enumerator:
     def _remember(self, anchor: int, key: tuple[object, ...], grown: Grown) -> None:
         self.walked += len(grown.nests)
         external = self.encoder.externals(grown.low, grown.high)
-        shapes: list[_Shape] = []
+        shapes: list[Shape] = []
         for nest in grown.nests:
             shapes.extend(self._shapes(nest, grown.low, external))
         encoding = self.encoder.encode(grown.low, grown.high)
         if encoding is None:
             raise IndexError(grown.high)
-        entry = _Entry(encoding, grown.low - anchor, grown.high - anchor, tuple(shapes), grown.cut)
+        number = self.placements.open(tuple(shapes))
+        entry = _Entry(encoding, grown.low - anchor, grown.high - anchor, number, grown.cut)
         self.memo.setdefault(key, []).append(entry)
         self._place(grown.low, entry)
 
-    def _shapes(self, nest: Nest, low: int, external: dict[int, int]) -> Iterator[_Shape]:
+    def _shapes(self, nest: Nest, low: int, external: dict[int, int]) -> Iterator[Shape]:
         reads = _reads(self.program, nest)
         measure = Measure(self.program, nest)
         for writes, full in _write_choices(self.program, nest, self.recompute):
             workload = measure.workload(writes)
             unique = self.workloads.setdefault(workload, len(self.workloads))
-            yield _Shape(
+            yield Shape(
                 tuple(m - low for m in nest.members),
                 tuple(self.encoder.place(s, low, external) for s in reads),
                 tuple(self.encoder.place(s, low, external) for s in writes),
@@ -235,15 +220,7 @@ class _Enumerator:
     def _place(self, low: int, entry: _Entry) -> None:
         span = entry.high - entry.low
         external = {slot: storage for storage, slot in self.encoder.externals(low, low + span).items()}
-        resolve = self.encoder.resolve
-        for shape in entry.shapes:
-            kernel = Kernel(
-                members=tuple(low + m for m in shape.members),
-                reads=tuple(sorted(resolve(p, low, external) for p in shape.reads)),
-                writes=tuple(sorted(resolve(p, low, external) for p in shape.writes)),
-                full=shape.full, unique=shape.unique,
-            )  # fmt: skip
-            self.kernels.setdefault((kernel.members, kernel.writes), kernel)
+        self.placements.put(entry.number, low, external)
         if entry.cut:
             self.cut.append(f"groups-per-operator at {self._name(low)}")
 

@@ -10,7 +10,7 @@ from typing import Any
 from fusesolve import __version__
 from fusesolve.candidates.pricing import Priced
 from fusesolve.candidates.program import Program
-from fusesolve.candidates.space import Kernel
+from fusesolve.candidates.table import Kernel, table_of
 from fusesolve.cost.table import TERMS, TILING
 from fusesolve.graph import Node
 from fusesolve.hardware import HardwareProfile
@@ -133,13 +133,15 @@ def _hardware_record(planning: Planning) -> HardwareRecord:
 
 def _space_record(priced: Priced) -> SpaceRecord:
     space = priced.space
-    legal = [k for k in space.kernels if priced.cost_ns[k.unique] is not None]
+    legal = [cost is not None for cost in priced.cost_ns]
+    table = table_of(space.kernels)
     reach = 0
     regions = 0
-    for low, high in sorted((k.members[0], k.members[-1]) for k in legal):
+    for low, high in table.spans(legal):
         regions += low > reach or not regions
         reach = max(reach, high)
-    return SpaceRecord(candidates=len(legal), truncated=bool(space.cut_by), cut_by=tuple(space.cut_by), regions=regions)
+    count = table.priced_count(legal)
+    return SpaceRecord(candidates=count, truncated=bool(space.cut_by), cut_by=tuple(space.cut_by), regions=regions)
 
 
 def _uncalibrated(profile: HardwareProfile) -> str:
@@ -176,9 +178,7 @@ class _Groups:
         self.nodes = self.program.graph.nodes
         self.parts = Counter(node.source for node in self.nodes)
         self.alone_ns = {
-            k.members[0]: self.priced.cost_ns[k.unique]
-            for k in self.priced.space.kernels
-            if len(k.members) == 1 and k.full
+            k.members[0]: self.priced.cost_ns[k.unique] for k in table_of(self.priced.space.kernels).singles() if k.full
         }
         self.views = self._views_by_step()
 

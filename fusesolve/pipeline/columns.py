@@ -6,11 +6,12 @@ from hashlib import blake2b
 
 from fusesolve.candidates.pricing import Priced
 from fusesolve.candidates.program import Program
-from fusesolve.candidates.space import Kernel
+from fusesolve.candidates.table import Kernel, KernelTable
 from fusesolve.errors import InputError
 from fusesolve.pipeline.memory import constant_bytes, live_bytes
 from fusesolve.solve import Column, PartitionProblem
 from fusesolve.solve.problem import TIE_LIMIT
+from fusesolve.solve.table import make_columns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +19,7 @@ class ColumnSet:
     """The columns of a problem and the kernel behind each."""
 
     problem: PartitionProblem
-    kernels: tuple[Kernel, ...]
+    kernels: Sequence[Kernel]
 
 
 def make_problem(
@@ -35,6 +36,28 @@ def make_problem(
     number = {storage: value for value, storage in enumerate(made)}
     early = sorted({reader for reader, _ in program.orders})
     orders = _Orders(program.orders, {reader: len(made) + k for k, reader in enumerate(early)})
+    chosen, columns = _list_columns(priced, kernels, number, orders)
+    problem = PartitionProblem(
+        n_ops=len(program.operators), n_values=len(made) + len(early), columns=columns,
+        required=frozenset(number[s.index] for s in program.storage if s.required and s.producer is not None),
+        producer=(*(program.storage[s].producer or 0 for s in made), *early),
+        recompute=recompute and not early, max_kernels=max_kernels,
+        max_live=None if max_memory is None else max_memory - constant_bytes(program),
+        live_bytes=(*(live_bytes(program, s) for s in made), *(0 for _ in early)),
+    )  # fmt: skip
+    return ColumnSet(problem=problem, kernels=chosen)
+
+
+def _list_columns(
+    priced: Priced, kernels: Sequence[Kernel], number: Mapping[int, int], orders: "_Orders"
+) -> tuple[Sequence[Kernel], Sequence[Column]]:
+    """The kernels that have a price, and their columns; a table of kernels gives a table of columns."""
+    if isinstance(kernels, KernelTable) and not orders.pairs:
+        numbers = [number.get(storage, -1) for storage in range(len(priced.space.program.storage))]
+        made = make_columns(
+            kernels.members, kernels.reads, kernels.writes, kernels.full, priced.cost_ns, kernels.unique, numbers
+        )
+        return kernels.take(made.rows), made.table
     chosen: list[Kernel] = []
     columns: list[Column] = []
     for kernel in kernels:
@@ -42,15 +65,7 @@ def make_problem(
         if cost is not None:
             chosen.append(kernel)
             columns.append(_column(kernel, cost, number, orders))
-    problem = PartitionProblem(
-        n_ops=len(program.operators), n_values=len(made) + len(early), columns=tuple(columns),
-        required=frozenset(number[s.index] for s in program.storage if s.required and s.producer is not None),
-        producer=(*(program.storage[s].producer or 0 for s in made), *early),
-        recompute=recompute and not early, max_kernels=max_kernels,
-        max_live=None if max_memory is None else max_memory - constant_bytes(program),
-        live_bytes=(*(live_bytes(program, s) for s in made), *(0 for _ in early)),
-    )  # fmt: skip
-    return ColumnSet(problem=problem, kernels=tuple(chosen))
+    return tuple(chosen), tuple(columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +123,10 @@ def apply_pins(
     kernels: Sequence[Kernel],
     together: Sequence[Sequence[str]],
     apart: Sequence[Sequence[str]],
-) -> tuple[Kernel, ...]:
+) -> Sequence[Kernel]:
     """Kernels that respect the pins: all or nothing of each `together` set, at most one name of each `apart` set."""
+    if not together and not apart:
+        return kernels
     whole = [frozenset().union(*(find_operators(program, name) for name in names)) for names in together]
     separate = [[find_operators(program, name) for name in names] for names in apart]
     return tuple(k for k in kernels if _respects(frozenset(k.members), whole, separate))
@@ -132,8 +149,12 @@ def by_source(priced: Priced) -> tuple[Kernel, ...]:
     size: dict[str, int] = {}
     for name in source:
         size[name] = size.get(name, 0) + 1
+    number = {name: place for place, name in enumerate(size)}
+    kernels: Sequence[Kernel] = priced.space.kernels
+    if isinstance(kernels, KernelTable):
+        kernels = kernels.within([number[name] for name in source])
     inside = [
-        k for k in priced.space.kernels
+        k for k in kernels
         if k.full and k.unique not in priced.space.packs and priced.cost_ns[k.unique] is not None
         and len({source[m] for m in k.members}) == 1
     ]  # fmt: skip

@@ -24,7 +24,7 @@ class _Worth:
 
     slack: dict[int, float]
     held: frozenset[int]
-    kernels: tuple[Kernel, ...]
+    kernels: Sequence[Kernel]
     bound: int
 
 

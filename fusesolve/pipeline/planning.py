@@ -88,7 +88,7 @@ class Planning:
             self.priced, kernels, recompute=self.options.recompute, max_kernels=self.options.max_kernels,
             max_memory=self.options.max_memory,
         )  # fmt: skip
-        position = {(k.members, k.writes): i for i, k in enumerate(columns.kernels)}
+        position = {(k.members, k.writes): i for i, k in enumerate(columns.kernels)} if warm else {}
         start = [position[key] for k in warm if (key := (k.members, k.writes)) in position]
         return columns, self._run(columns, strategy, start)
 

@@ -11,6 +11,8 @@ from fusesolve.solve.control import Control, Finding, Incumbent
 from fusesolve.solve.cpsat import solve_cpsat
 from fusesolve.solve.instance import Instance, find_conflicts, prepare_instance
 from fusesolve.solve.problem import Limits, PartitionProblem, Progress, SolveResult, Status, check_problem
+from fusesolve.solve.sifted import solve_sifted, worth_sifting
+from fusesolve.solve.table import ColumnTable, check_table
 
 Strategy: TypeAlias = Callable[[Instance, Control], Finding]
 
@@ -49,13 +51,21 @@ def solve(
 def _run(problem: PartitionProblem, strategy: Strategy, control: Control, warm: tuple[int, ...]) -> Finding:
     with control.stage("prepare"):
         check_problem(problem)
+        if isinstance(problem.columns, ColumnTable):
+            check_table(problem, problem.columns)
+        _offer_warm(problem, control, warm)
+    needless = not problem.required and (problem.recompute or not problem.n_ops)
+    if strategy is solve_cpsat and worth_sifting(problem) and not needless:
+        finding = solve_sifted(problem, control)
+        if finding is not None:
+            return finding
+    with control.stage("prepare"):
         instance = prepare_instance(problem)
         control.stats["columns"] = len(instance.columns)
         conflicts = find_conflicts(instance)
         if conflicts:
             return Finding(infeasible=True, conflicts=conflicts)
-        _offer_warm(problem, control, warm)
-    if not problem.required and (problem.recompute or not problem.n_ops):
+    if needless:
         control.offer(Incumbent(cost=0, tie=0, selected=()))
         control.raise_bound(0)
         return Finding()

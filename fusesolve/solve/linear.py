@@ -86,7 +86,7 @@ class Relaxation:
         interrupter = SolveInterrupter()
         with self.control.interruptible(interrupter.interrupt):
             result = solver.solve(
-                self._parameters(),
+                _limits(self.control),
                 model_parameters_pb2.ModelSolveParametersProto(
                     reduced_costs_filter=sparse_containers_pb2.SparseVectorFilterProto(filter_by_ids=True)
                 ),
@@ -131,15 +131,6 @@ class Relaxation:
         bound += int(np.minimum(reduced, 0).sum())
         return Certificate(bound=bound, scale=scale, reduced=reduced, prices=prices[: len(self.rows)])
 
-    def _parameters(self) -> parameters_pb2.SolveParametersProto:
-        parameters = parameters_pb2.SolveParametersProto(lp_algorithm=parameters_pb2.LP_ALGORITHM_DUAL_SIMPLEX)
-        left, work = self.control.time_left_s(), self.control.work_left()
-        if left is not None:
-            parameters.time_limit.FromNanoseconds(int(left * 1e9))
-        if work is not None:
-            parameters.glop.max_deterministic_time = work
-        return parameters
-
     def _load(self) -> mathopt.Solver:
         """The solver with all rows: made at first, then told of the rows added since. Row 0 is the kernel limit."""
         fresh = self.rows[self._loaded :]
@@ -176,6 +167,62 @@ class Relaxation:
             model.linear_constraint_matrix.column_ids.extend(range(size))
             model.linear_constraint_matrix.coefficients.extend([1.0] * size)
         return model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparseRows:
+    """Rows as arrays: entry i puts `factor[i]` at (`row[i]`, `column[i]`), no place twice; sums are >= `low`.
+
+    `exact[r]`: row r asks for equality.
+    """
+
+    row: NDArray[np.int64]
+    column: NDArray[np.int64]
+    factor: NDArray[np.float64]
+    low: NDArray[np.float64]
+    exact: NDArray[np.bool_]
+
+
+def solve_sparse(cost: NDArray[np.float64], rows: SparseRows, control: Control) -> NDArray[np.float64] | None:
+    """Duals of min cost x over `rows`, x >= 0, one for each row; None where the solver has none."""
+    size = len(cost)
+    model = model_pb2.ModelProto()
+    model.variables.ids.extend(range(size))
+    model.variables.lower_bounds.extend([0.0] * size)
+    model.variables.upper_bounds.extend([float("inf")] * size)
+    model.variables.integers.extend([False] * size)
+    model.objective.linear_coefficients.ids.extend(range(size))
+    model.objective.linear_coefficients.values.extend(cost.tolist())
+    model.linear_constraints.ids.extend(range(len(rows.low)))
+    model.linear_constraints.lower_bounds.extend(rows.low.tolist())
+    model.linear_constraints.upper_bounds.extend(np.where(rows.exact, rows.low, np.inf).tolist())
+    order = np.lexsort((rows.column, rows.row))
+    model.linear_constraint_matrix.row_ids.extend(rows.row[order].tolist())
+    model.linear_constraint_matrix.column_ids.extend(rows.column[order].tolist())
+    model.linear_constraint_matrix.coefficients.extend(rows.factor[order].tolist())
+    interrupter = SolveInterrupter()
+    with control.interruptible(interrupter.interrupt):
+        result = mathopt.new(GLOP, model, parameters_pb2.SolverInitializerProto()).solve(
+            _limits(control), model_parameters_pb2.ModelSolveParametersProto(), None,
+            callback_pb2.CallbackRegistrationProto(), None, interrupter.pybind_interrupter,
+        )  # fmt: skip
+    control.count("pivots", int(result.solve_stats.simplex_iterations))
+    if not result.solutions:
+        return None
+    dual = result.solutions[0].dual_solution
+    feasible = dual.feasibility_status == solution_pb2.SOLUTION_STATUS_FEASIBLE
+    return _densify(dual.dual_values, len(rows.low)) if feasible else None
+
+
+def _limits(control: Control) -> parameters_pb2.SolveParametersProto:
+    """Dual simplex within the control's limits."""
+    parameters = parameters_pb2.SolveParametersProto(lp_algorithm=parameters_pb2.LP_ALGORITHM_DUAL_SIMPLEX)
+    left, work = control.time_left_s(), control.work_left()
+    if left is not None:
+        parameters.time_limit.FromNanoseconds(int(left * 1e9))
+    if work is not None:
+        parameters.glop.max_deterministic_time = work
+    return parameters
 
 
 def _append(

@@ -47,6 +47,8 @@ class Column:
 class PartitionProblem:
     """Columns over `n_ops` operators, numbered in a topological order, and `n_values` values.
 
+    `columns`: a tuple, or a `ColumnTable` where there are very many.
+
     `required`: values that some selected column must write. `producer[v]`: the operator that makes value v.
     `recompute`: True lets an operator sit in several selected columns (or in none, if nobody needs it); False asks
     for every operator in exactly one selected column, out of the `full` ones. `max_kernels`: most columns that may be
@@ -56,7 +58,7 @@ class PartitionProblem:
 
     n_ops: int
     n_values: int
-    columns: tuple[Column, ...]
+    columns: Sequence[Column]
     required: frozenset[int]
     producer: tuple[int, ...]
     recompute: bool
@@ -116,7 +118,10 @@ class SolveResult:
 
 
 def check_problem(problem: PartitionProblem) -> None:
-    """Raise InternalError at the first column or field that breaks the promises of the classes above."""
+    """Raise InternalError at the first column or field that breaks the promises of the classes above.
+
+    Columns that are no tuple (see `table`) are left to the check of their own kind.
+    """
     if len(problem.producer) != problem.n_values:
         raise InternalError(f"the problem has {problem.n_values} values but {len(problem.producer)} producers")
     if any(not 0 <= op < problem.n_ops for op in problem.producer):
@@ -129,13 +134,14 @@ def check_problem(problem: PartitionProblem) -> None:
         raise InternalError(f"max_live needs the bytes of {problem.n_values} values, got {len(problem.live_bytes)}")
     if any(size < 0 for size in problem.live_bytes):
         raise InternalError("live_bytes has a negative size")
-    for index, column in enumerate(problem.columns):
-        fault = _column_fault(problem, column)
+    for index, column in enumerate(problem.columns if isinstance(problem.columns, tuple) else ()):
+        fault = column_fault(problem, column)
         if fault is not None:
             raise InternalError(f"column {index} over operators {column.members[:6]}: {fault}")
 
 
-def _column_fault(problem: PartitionProblem, column: Column) -> str | None:
+def column_fault(problem: PartitionProblem, column: Column) -> str | None:
+    """What is wrong with a column, None where nothing is."""
     inside = set(column.members)
     if not _ascending(column.members, problem.n_ops) or not column.members:
         return f"members must be ascending operators below {problem.n_ops}, at least one"

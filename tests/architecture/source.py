@@ -13,7 +13,7 @@ PACKAGE = ROOT / "fusesolve"
 # Room -> layer. Imports point only down: a room imports rooms of lower layers, and itself.
 LAYERS: dict[str, int] = {
     "errors": 0, "units": 0,
-    "graph": 1, "access": 1, "plan": 1, "group": 1, "hardware": 1, "bundled": 1, "schema": 1,
+    "graph": 1, "access": 1, "plan": 1, "group": 1, "hardware": 1, "bundled": 1, "schema": 1, "ragged": 1,
     "ops": 2, "builder": 2, "decompose": 2, "verify": 2, "reference": 2,
     "importers": 3, "hardware_yaml": 3, "legality": 3, "cost": 3,
     "candidates": 4, "solve": 4, "detect": 4,
@@ -31,7 +31,10 @@ TEAMS = {0, 1, 2, 5, 6, 9}
 HOMES: dict[str, set[str]] = {
     "ortools": {"solve"},
     "numba": {"cost", "candidates", "codegen"},
-    "numpy": {"ops", "reference", "importers", "cost", "candidates", "solve", "detect", "codegen", "validate", "study"},
+    "numpy": {
+        "ops", "ragged", "reference", "importers", "cost", "candidates", "solve", "detect", "codegen", "validate",
+        "study",
+    },
     "ml_dtypes": {"ops", "reference", "importers"},
     "onnx": {"importers"},
     "onnx_ir": {"importers"},

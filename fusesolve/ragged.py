@@ -1,0 +1,96 @@
+"""Ragged arrays: many short lists of integers as two flat arrays, for what would be millions of tuples."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints: TypeAlias = NDArray[np.int64]
+_SEED = 20_240_229
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ragged:
+    """Row i is `items[starts[i] : starts[i + 1]]`; `starts` has one entry more than there are rows."""
+
+    starts: Ints
+    items: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def row(self, index: int) -> tuple[int, ...]:
+        """Row `index` as a tuple."""
+        return tuple(self.items[self.starts[index] : self.starts[index + 1]].tolist())
+
+    @property
+    def lengths(self) -> Ints:
+        """Number of items of each row."""
+        return np.diff(self.starts)
+
+    def owners(self) -> Ints:
+        """The row of each item."""
+        return np.repeat(np.arange(len(self), dtype=np.int64), self.lengths)
+
+    def take(self, rows: Ints) -> "Ragged":
+        """The rows at these positions, in this order."""
+        lengths = self.lengths[rows]
+        starts = _starts(lengths)
+        places = np.repeat(self.starts[:-1][rows] - starts[:-1], lengths) + np.arange(starts[-1], dtype=np.int64)
+        return Ragged(starts, self.items[places])
+
+    def invert(self, size: int) -> "Ragged":
+        """For each of `size` items the ascending rows that hold it."""
+        order = np.argsort(self.items, kind="stable")
+        counts = np.bincount(self.items, minlength=size) if len(self.items) else np.zeros(size, dtype=np.int64)
+        return Ragged(_starts(counts), self.owners()[order].astype(np.int32))
+
+    def sums(self, weight: Ints) -> Ints:
+        """Sum of `weight[item]` over each row, modulo 2**64."""
+        totals = np.concatenate((np.zeros(1, dtype=weight.dtype), np.cumsum(weight[self.items])))
+        found: Ints = totals[self.starts[1:]] - totals[self.starts[:-1]]
+        return found
+
+    def hashes(self, size: int, salt: int = 0) -> NDArray[np.uint64]:
+        """A 64-bit hash of each row as a set of items below `size`; that of a disjoint union is the sum of hashes."""
+        keys = random_keys(size, salt)
+        totals = np.concatenate((np.zeros(1, dtype=np.uint64), np.cumsum(keys[self.items], dtype=np.uint64)))
+        found: NDArray[np.uint64] = totals[self.starts[1:]] - totals[self.starts[:-1]]
+        return found
+
+    def sorted_rows(self) -> "Ragged":
+        """The same rows, each ascending."""
+        return Ragged(self.starts, self.items[np.lexsort((self.items, self.owners()))])
+
+
+def random_keys(size: int, salt: int = 0) -> NDArray[np.uint64]:
+    """`size` fixed pseudo-random 64-bit keys (splitmix64 of position and `salt`), the same on every machine."""
+    x = np.arange(1, size + 1, dtype=np.uint64) + np.uint64(_SEED) * np.uint64(salt + 1)
+    with np.errstate(over="ignore"):
+        x = x * np.uint64(0x9E3779B97F4A7C15)
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    found: NDArray[np.uint64] = x ^ (x >> np.uint64(31))
+    return found
+
+
+def ragged(rows: Sequence[Iterable[int]]) -> Ragged:
+    """Rows given as iterables of ints in [0, 2**31)."""
+    lists = [tuple(row) for row in rows]
+    lengths = np.array([len(row) for row in lists], dtype=np.int64)
+    items = np.fromiter((item for row in lists for item in row), dtype=np.int32, count=int(lengths.sum()))
+    return Ragged(_starts(lengths), items)
+
+
+def stack(parts: Sequence[Ragged]) -> Ragged:
+    """Rows of all parts, one part after the other."""
+    lengths = np.concatenate([np.zeros(0, dtype=np.int64), *(part.lengths for part in parts)])
+    items = np.concatenate([np.zeros(0, dtype=np.int32), *(part.items for part in parts)])
+    return Ragged(_starts(lengths), items)
+
+
+def _starts(lengths: Ints) -> Ints:
+    found: Ints = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(lengths, dtype=np.int64)))
+    return found
