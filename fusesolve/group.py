@@ -84,6 +84,12 @@ class Workload:
     side_work: float = 0.0  # contraction: fma-pipe instructions of prologues per operand element loaded
     instructions: float = 0.0  # machine instructions of one point (code size), inlined copies
     scratch: int = 0  # worst extra registers of an inlined sequence
+    once: float = 0.0  # machine instructions that first uses add to a kernel once (shared slow paths)
+    windows: int = 0  # operators that loop over a window at every point
+    branches: int = 0  # operators that choose by position where an element comes from (concat, pad, an update)
+    index_parts: int = 0  # divisions and remainders that take a flat position apart, per point
+    fold_bytes: int = 0  # rows: bytes that a warp passes on in all folds that are joined by shuffles
+    tree_bytes: int = 0  # rows: bytes of a thread in all folds that are joined by a tree in shared memory
     live: int = 1  # most live values of one point, loads first
     full_reads: int = 0  # arrays read along the inner axis
     row_reads: int = 0  # arrays constant along the inner axis
@@ -91,8 +97,10 @@ class Workload:
     arrays: int = 1  # arrays in the argument list
     element_bytes: int = 4  # widest element read or written at full size
     operand_bytes: int = 4  # contraction operands
+    sum_bytes: int = 4  # contraction: a partial sum, and an operand element in front of the FMA pipe
     tensor_rate: int = -1  # index into TENSOR_TYPES, -1: not eligible for a tensor pipe
     held_bytes: float = 0.0  # bytes per point that a held row keeps between passes
+    held_loads: int = 0  # values per point that a held row keeps
     reread_bytes: float = 0.0  # bytes read again per extra pass when the row is not held
     read_bytes: int = 0  # compulsory, once each
     write_bytes: int = 0

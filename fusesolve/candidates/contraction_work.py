@@ -6,6 +6,7 @@ from typing import Any
 from fusesolve.access import AccessKind
 from fusesolve.candidates.loops import Nest
 from fusesolve.candidates.program import Operator, Program, Read
+from fusesolve.candidates.resource_work import sum_bytes
 from fusesolve.candidates.siblings import heads_below, shared_position
 from fusesolve.graph import DType
 from fusesolve.group import TENSOR_TYPES, Template
@@ -41,6 +42,7 @@ class ContractionWork:
             shape["head"] = max(1, second.points // max(1, int(shape["batch"] * shape["m"])))
             shape["linear_tail"] = int(self.tail is not None)
             shape["plain"] = int(self._bare_attention())
+        shape["index_parts"] = self._index_parts(head)
         shape.update(self._operands())
         shape.update(self._window(head))
         return shape
@@ -81,6 +83,16 @@ class ContractionWork:
         rows, cols = result.shape[2:] if dense and alone and weight.shape[2:] == (3, 3) else (0, 0)
         return {"taps": prod(weight.shape[2:]), "image_rows": rows, "image_cols": cols}
 
+    def _index_parts(self, head: int) -> int:
+        """Divisions and remainders that take the rows, columns, batch and depth of a tile apart, and window tests."""
+        left, right = self._operand_loops(head)
+        out = frozenset(self.nest.out[head])
+        batch = out & left & right
+        roles = ((out & left) - batch, out - left, batch, frozenset(self.nest.red[head]))
+        real = [sum(self.nest.extent[loop] > 1 for loop in loops) for loops in roles]
+        windows = sum(axis.kind in _WINDOWED for read in self.ops[head].reads[:1] for axis in read.axes)
+        return sum(2 * count - 2 for count in real if count > 1) + 2 * windows
+
     def _size(self, loops: frozenset[int]) -> int:
         return prod(self.nest.extent[loop] for loop in loops)
 
@@ -106,7 +118,7 @@ class ContractionWork:
         types = [storage[read.storage].type for head in heads for read in self.ops[head].reads[:2]]
         dtypes = {t.dtype for t in types}
         return {
-            "operand_bytes": max(t.dtype.itemsize for t in types),
+            "operand_bytes": max(t.dtype.itemsize for t in types), "sum_bytes": sum_bytes(types),
             "tensor_rate": _tensor_index(next(iter(dtypes))) if len(dtypes) == 1 else -1,
             "side_work": self._side_work(),
         }  # fmt: skip

@@ -11,6 +11,7 @@ from fusesolve.access import AccessKind
 from fusesolve.candidates.contraction_work import ContractionWork
 from fusesolve.candidates.loops import Nest
 from fusesolve.candidates.program import Operator, Program, Read, Storage
+from fusesolve.candidates.resource_work import ResourceWork
 from fusesolve.graph import TensorType
 from fusesolve.group import TEMPLATES, Template, Workload
 from fusesolve.ops.definition import OpKind, Work
@@ -31,6 +32,7 @@ class Measure:
         self.points = prod(nest.extent[loop] for loop in self.kernel)
         self.touched = self._touched()
         self.contraction = ContractionWork(program, nest)
+        self.resources = ResourceWork(program, nest, self._whole_order(), tuple(self._external()))
 
     def workload(self, writes: tuple[int, ...]) -> Workload:
         """The workload of the group for its template when it writes the storage `writes`."""
@@ -40,7 +42,8 @@ class Measure:
         staged = [_written_bytes(storage[w]) for w in out_full if self._write_staged(w)]
         base = self._base
         write_bytes = sum(_written_bytes(storage[w]) for w in writes)
-        return Workload(**base | {
+        parts = {} if self.nest.heads else {"index_parts": self.resources.index_parts(writes)}
+        return Workload(**base | parts | {
             "alu": base["alu"] + self._stored_conversions(out_full),
             "live": self._live(writes), "full_writes": len(out_full), "arrays": base["arrays"] + len(writes),
             "element_bytes": max([self._read_width, *(t.dtype.itemsize for t in types)]) or 4,
@@ -53,6 +56,7 @@ class Measure:
         """The fields of a workload that writes nothing."""
         template = self.nest.template
         common = self._common()
+        common.update(self.resources.fields())
         if template in (Template.CONTRACTION, Template.ATTENTION):
             common.update(self.contraction.fields())
         else:
@@ -81,6 +85,12 @@ class Measure:
         if self.nest.facts.side_by_side:
             return tuple(dict.fromkeys(self.nest.out[head] for head in self.nest.heads))
         return (self.nest.out[span],)
+
+    def _whole_order(self) -> tuple[int, ...]:
+        """All loops of the kernel, outer to inner, as its source walks them."""
+        span = self.nest.span
+        order = (*(self.orders[0] if self.nest.reduced else ()), *self.nest.out[span])
+        return tuple(dict.fromkeys(loop for loop in order if loop >= 0))
 
     def _external(self) -> Iterator[tuple[int, Read]]:
         inside = self.nest.position
@@ -286,6 +296,7 @@ class Measure:
         again = sum(storage[index].type.nbytes * (count - 1) for index, count in visits.items())
         return {
             "passes": passes, "contiguous": int(nest.template is Template.ROW),
+            "held_loads": len(visits),
             "held_bytes": float(sum(storage[index].type.dtype.itemsize for index in visits)),
             "reread_bytes": again / max(1, passes - 1),
         }  # fmt: skip

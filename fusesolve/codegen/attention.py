@@ -158,7 +158,7 @@ class _Attention:
         source.unravel("batch", self.score.batch, place, source.depth)
         source.line(f"live = m_base + local < u32({self.m})")
         source.line(f"mrow = min(u32(m_base + local), u32({self.m - 1}))")
-        source.line(f"sh = cuda.shared.array({elements}, {self.stored.value})")
+        source.line(f"sh = cuda.shared.array({elements}, {'' if elements else 'd_'}{self.stored.value})")
         source.line(f"acc = cuda.local.array({self.head}, f32)")
         with source.block(f"for d in range({self.head}):"):
             source.line("acc[d] = f32(0)")

@@ -28,12 +28,12 @@ from fusesolve.codegen.kernel import (
 from fusesolve.codegen.pointwise import over_points
 from fusesolve.codegen.scalars import UnsupportedError, compute_type
 from fusesolve.codegen.windows import enter, product, sum_type
+from fusesolve.cost.gpu.layout import FMA_BUFFERS, gemm_bytes
+from fusesolve.cost.gpu.layout import FMA_STEP as STEP
 from fusesolve.graph import Node
 from fusesolve.ops import operand_types
 
 KNOWN = frozenset({"matmul", "conv1d", "conv2d", "conv3d"})
-STEP = 8  # elements of the reduced axes in shared memory at a time
-BUFFERS = 2
 MANY_POINTS = 96  # points of a thread above which index arithmetic alone passes the next limit
 UNROLL_LIMIT = 900  # instructions of a loop nest that the compiler still unrolls (notes: 1,150 compiled kernels)
 _WINDOWED = frozenset({AccessKind.WINDOW, AccessKind.SHIFTED})
@@ -63,6 +63,17 @@ def gemm_loops(nest: Nest, position: int, op: Operator) -> GemmLoops:
         m=tuple(loop for loop in out if loop in left and loop not in right),
         n=tuple(loop for loop in out if loop not in left), k=nest.red[position],
     )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """The free axes of an operand: its flat index, the tile's first one, how many there are, loops, and the tile's."""
+
+    flat: str
+    base: str
+    extent: int
+    loops: tuple[int, ...]
+    width: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,13 +115,14 @@ def choose_tile(m: int, n: int) -> Tile:
     return Tile(m=m, n=n, down=down, across=across)
 
 
-def emit_contraction(task: Task) -> tuple[EmittedKernel, ...]:
-    """The kernel of a contraction group, or the two of a split one."""
-    return _Gemm(task).emit()
+class Gemm:
+    """Writes one contraction on the FMA pipe.
 
+    A thread has `high` x `wide` points of the tile; other pipes say where they are and how strips and products are
+    written.
+    """
 
-class _Gemm:
-    """Writes one contraction."""
+    step = STEP
 
     def __init__(self, task: Task) -> None:
         self.task = task
@@ -122,6 +134,7 @@ class _Gemm:
         self.kind = sum_type(self.types)
         self.loops = gemm_loops(task.nest, self.head, op)
         self.tile = choose_tile(task.tile("tile_m", 64), task.tile("tile_n", 64))
+        self.high, self.wide = self.tile.high, self.tile.wide
         self.split = task.tile("split", 1)
         self.batch, self.m, self.n, self.k = (
             self._size(part) for part in (self.loops.batch, self.loops.m, self.loops.n, self.loops.k)
@@ -136,13 +149,13 @@ class _Gemm:
         if self.batch * self.m * self.n * self.split >= INDEX_LIMIT or self.k >= INDEX_LIMIT // 2:
             raise UnsupportedError("the contraction does not fit 32-bit indices")
         per = -(-self._steps() // self.split) if self.split > 1 else self._steps()
-        self.chunk = per * STEP
+        self.chunk = per * self.step
 
     def _size(self, loops: Sequence[int]) -> int:
         return prod(self.nest.extent[loop] for loop in loops)
 
     def _steps(self) -> int:
-        return ceil_div(self.k, STEP)
+        return ceil_div(self.k, self.step)
 
     def emit(self) -> tuple[EmittedKernel, ...]:
         """All kernels of the group."""
@@ -157,20 +170,24 @@ class _Gemm:
         source, tile = self.task.source(workspace=space is not None), self.tile
         tiles_m, tiles_n = ceil_div(self.m, tile.m), ceil_div(self.n, tile.n)
         self._begin(source, tiles_m, tiles_n)
-        self._walk(source)
+        self.declare(source)
+        self.walk(source)
         self._finish(source, space)
         blocks = tiles_m * tiles_n * self.batch * self.split
-        shared = BUFFERS * STEP * (tile.m + tile.n) * (8 if self.kind in ("f64", "i64") else 4)
+        return source.emitted(blocks, tile.threads, self.shared_bytes(), space)
+
+    def shared_bytes(self) -> int:
+        """Bytes of shared memory asked for at launch: none, strips are declared; UnsupportedError where too large."""
+        item = 8 if self.kind in ("f64", "i64") else 4
+        shared = gemm_bytes(self.tile.m, self.tile.n, STEP, FMA_BUFFERS, item)
         if shared > STATIC_SHARED:
             raise UnsupportedError(f"the tile needs {shared} bytes of shared memory, {STATIC_SHARED} are static")
-        return source.emitted(blocks, tile.threads, workspace=space)
+        return 0
 
     def _begin(self, source: TaskSource, tiles_m: int, tiles_n: int) -> None:
         """Thread, tile, batch and chunk of the block."""
         tile = self.tile
         source.line("tid = u32(cuda.threadIdx.x)")
-        source.line(f"tx = u32(tid % u32({tile.across}))")
-        source.line(f"ty = u32(tid // u32({tile.across}))")
         source.line("block = u32(cuda.blockIdx.x)")
         source.line(f"n_base = u32(block % u32({tiles_n}) * u32({tile.n}))")
         source.line(f"m_base = u32(block // u32({tiles_n}) % u32({tiles_m}) * u32({tile.m}))")
@@ -180,61 +197,77 @@ class _Gemm:
         place = len(source.lines)
         source.used.update(source.vars[loop].name for loop in self.loops.batch)
         source.unravel("batch", self.loops.batch, place, source.depth)
-        source.line(f"sa = cuda.shared.array({BUFFERS * STEP * tile.m}, {self.kind})")
-        source.line(f"sb = cuda.shared.array({BUFFERS * STEP * tile.n}, {self.kind})")
-        source.line(f"acc = cuda.local.array({tile.high * tile.wide}, {self.kind})")
+
+    def declare(self, source: TaskSource) -> None:
+        """Where the thread is in the tile, strips, accumulators and a fragment."""
+        tile = self.tile
+        source.line(f"tx = u32(tid % u32({tile.across}))")
+        source.line(f"ty = u32(tid // u32({tile.across}))")
+        source.line(f"sa = cuda.shared.array({FMA_BUFFERS * STEP * tile.m}, {self.kind})")
+        source.line(f"sb = cuda.shared.array({FMA_BUFFERS * STEP * tile.n}, {self.kind})")
         source.line(f"fa = cuda.local.array({tile.high}, {self.kind})")
-        with source.block(f"for q in range({tile.high * tile.wide}):"):
+        self.accumulators(source)
+
+    def accumulators(self, source: TaskSource) -> None:
+        """The thread's points, zero."""
+        source.line(f"acc = cuda.local.array({self.high * self.wide}, {self.kind})")
+        with source.block(f"for q in range({self.high * self.wide}):"):
             source.line(f"acc[q] = {self.kind}(0)")
 
-    def _walk(self, source: TaskSource) -> None:
+    def bounds(self, source: TaskSource) -> None:
+        """First and last element of the reduced axes of this block: `first`, `end`."""
+        if self.split == 1:
+            source.line("first = u32(0)")
+            source.line(f"end = u32({self.k})")
+        else:
+            source.line(f"first = u32(part * u32({self.chunk}))")
+            source.line(f"end = min(u32((part + u32(1)) * u32({self.chunk})), u32({self.k}))")
+
+    def walk(self, source: TaskSource) -> None:
         """The loop over steps of the reduced axes."""
-        first = "u32(0)" if self.split == 1 else f"u32(part * u32({self.chunk}))"
-        end = f"u32({self.k})" if self.split == 1 else f"min(u32((part + u32(1)) * u32({self.chunk})), u32({self.k}))"
-        source.line(f"k_base = {first}")
-        source.line(f"end = u32({end})")
+        self.bounds(source)
+        source.line("k_base = first")
         source.line("buf = u32(0)")
         with source.block("while k_base < end:"):
-            self._load(source, "sa", self.tile.m, self._left_inner(), left=True)
-            self._load(source, "sb", self.tile.n, self._right_inner(), left=False)
+            self._load(source, "sa", self.tile.m, left=True)
+            self._load(source, "sb", self.tile.n, left=False)
             source.line("cuda.syncthreads()")
             self._multiply(source)
             source.line(f"k_base = u32(k_base + u32({STEP}))")
             source.line("buf = u32(u32(1) - buf)")
 
-    def _left_inner(self) -> bool:
-        """Whether the left operand's innermost axis is a reduced one."""
-        return self._reduced_innermost(0)
-
-    def _right_inner(self) -> bool:
-        return self._reduced_innermost(1)
-
-    def _reduced_innermost(self, side: int) -> bool:
-        op = self.task.program.operators[self.nest.members[self.head]]
-        reads = op.reads[:2]
-        axes = reads[min(side, len(reads) - 1)].axes
+    def along_k(self, *, left: bool) -> bool:
+        """Whether the innermost axis of an operand is a reduced one."""
+        reads = self.task.program.operators[self.nest.members[self.head]].reads[:2]
+        axes = reads[0 if left else len(reads) - 1].axes
         return bool(axes) and axes[-1].kind is AccessKind.REDUCED
 
-    def _load(self, source: TaskSource, shared: str, width: int, along_k: bool, *, left: bool) -> None:
+    def _load(self, source: TaskSource, shared: str, width: int, *, left: bool) -> None:
         """Fill one operand strip: element by element, neighbours in memory by neighbouring threads."""
         threads, count = self.tile.threads, width * STEP
         with source.block(f"for q in range({ceil_div(count, threads)}):"):
             source.line(f"f = u32(tid + u32(q) * u32({threads}))")
             guard = source.block(f"if f < u32({count}):") if count % threads else source.scope()
             with guard:
-                if along_k:
+                if self.along_k(left=left):
                     source.line(f"kk = u32(f % u32({STEP}))")
                     source.line(f"w = u32(f // u32({STEP}))")
                 else:
                     source.line(f"kk = u32(f // u32({width}))")
                     source.line(f"w = u32(f % u32({width}))")
-                self._element(source, f"{shared}[(buf * u32({STEP}) + kk) * u32({width}) + w]", left=left)
+                self.element(source, left=left)
+                source.line(f"{shared}[(buf * u32({STEP}) + kk) * u32({width}) + w] = x")
 
-    def _element(self, source: TaskSource, target: str, *, left: bool) -> None:
-        """One operand element, zero outside the matrix."""
-        flat, start, extent, order = (
-            ("mi", "m_base", self.m, self.loops.m) if left else ("ni", "n_base", self.n, self.loops.n)
-        )
+    def side(self, *, left: bool) -> Side:
+        """The free axes of an operand."""
+        if left:
+            return Side("mi", "m_base", self.m, self.loops.m, self.tile.m)
+        return Side("ni", "n_base", self.n, self.loops.n, self.tile.n)
+
+    def element(self, source: TaskSource, *, left: bool) -> None:
+        """`x`: the operand element `w`, `kk` of the strip, zero outside the matrix."""
+        side = self.side(left=left)
+        flat, start, extent, order = side.flat, side.base, side.extent, side.loops
         source.line("ki = u32(k_base + kk)")
         source.line(f"{flat} = u32({start} + w)")
         source.line(f"x = {self.kind}(0)")
@@ -242,12 +275,12 @@ class _Gemm:
             place = len(source.lines)
             depth = source.depth
             with ExitStack() as open_:
-                source.line(f"x = {self._operand(source, open_, left=left)}")
+                source.line(f"x = {self.operand(source, open_, left=left)}")
             source.unravel(flat, order, place, depth)
             source.unravel("ki", self.loops.k, place, depth)
-        source.line(f"{target} = x")
 
-    def _operand(self, source: TaskSource, open_: ExitStack, *, left: bool) -> str:
+    def operand(self, source: TaskSource, open_: ExitStack, *, left: bool) -> str:
+        """The text of an operand element at the current loop variables."""
         index = source.coords(self.head)
         inner = source.folded(self.head, self._inner_extents())
         found = product(source, self.node, index, inner)
@@ -278,16 +311,15 @@ class _Gemm:
 
     def _finish(self, source: TaskSource, space: Workspace | None) -> None:
         """Every point of the thread: what is behind the sum, and the stores."""
-        tile = self.tile
-        points = tile.high * tile.wide
+        points = self.high * self.wide
         heavy = points > MANY_POINTS or self._instructions_behind() * points > UNROLL_LIMIT
-        if not heavy or tile.high == 1:
-            with source.block(f"for r in range({tile.high}):"):
-                self._row(source, space, "u32(r)", "r")
+        if not heavy or self.high == 1:
+            with source.block(f"for r in range({self.high}):"):
+                self._row(source, space, "r")
             return
-        for row in range(tile.high):  # the compiler would keep the accumulators in local memory
+        for row in range(self.high):  # the compiler would keep the accumulators in local memory
             with source.scope():
-                self._row(source, space, f"u32({row})", str(row))
+                self._row(source, space, str(row))
 
     def _instructions_behind(self) -> float:
         """Machine instructions of what is behind the sum, per point."""
@@ -295,14 +327,25 @@ class _Gemm:
         behind = [m for i, m in enumerate(self.nest.members) if i != self.head and i not in self.nest.upstream]
         return sum(operators[m].work.instructions for m in behind)
 
-    def _row(self, source: TaskSource, space: Workspace | None, row: str, place_of_row: str) -> None:
-        tile = self.tile
-        source.line(f"mi = u32(m_base + ty + {row} * u32({tile.down}))")
-        with source.block(f"for c in range({tile.wide}):"):
-            source.line(f"ni = u32(n_base + tx + u32(c) * u32({tile.across}))")
+    def row_of(self, row: str) -> str:
+        """The line that defines the outer index of the thread's row `row` of points."""
+        return f"mi = u32(m_base + ty + u32({row}) * u32({self.tile.down}))"
+
+    def column_of(self) -> str:
+        """The line that defines the inner index of the thread's point `c` of a row."""
+        return f"ni = u32(n_base + tx + u32(c) * u32({self.tile.across}))"
+
+    def point_of(self, row: str) -> str:
+        """The accumulator of point `c` of a row."""
+        return f"acc[{row} * {self.wide} + c]"
+
+    def _row(self, source: TaskSource, space: Workspace | None, row: str) -> None:
+        source.line(self.row_of(row))
+        with source.block(f"for c in range({self.wide}):"):
+            source.line(self.column_of())
             with source.block(f"if mi < u32({self.m}) and ni < u32({self.n}):"):
                 place = len(source.lines)
-                total = f"acc[{place_of_row} * {tile.wide} + c]"
+                total = self.point_of(row)
                 if space is not None:
                     flat = source.index(_flat_out(source, self.nest.out[self.head]))
                     source.line(f"w0[part * u32({self.batch * self.m * self.n}) + {flat}] = {total}")

@@ -10,6 +10,7 @@ from fusesolve.codegen.affine import Affine, Var, variable
 from fusesolve.codegen.planned import PlannedKernel
 from fusesolve.codegen.scalars import UnsupportedError
 from fusesolve.codegen.source import INDENT
+from fusesolve.codegen.tensor_source import Mma
 from fusesolve.codegen.values import KernelSource
 from fusesolve.graph import DType
 
@@ -36,6 +37,8 @@ class EmittedKernel:
     threads: int
     shared: int = 0  # bytes of shared memory asked for at launch
     workspace: Workspace | None = None
+    tensor_tiles: tuple[Mma, ...] = ()
+    tensor_waits: tuple[int, ...] = ()
 
     def text(self, name: str) -> str:
         """The function's source, without its decorator."""
@@ -81,6 +84,8 @@ class TaskSource(KernelSource):
         super().__init__(task.program, task.nest, arrays)
         self.task = task
         self.workspace = "w0" if workspace else None
+        self.tensor_tiles: list[Mma] = []
+        self.tensor_waits: list[int] = []
 
     def emitted(
         self, blocks: int, threads: int, shared: int = 0, workspace: Workspace | None = None
@@ -91,7 +96,8 @@ class TaskSource(KernelSource):
             names, storages = (*names, self.workspace), (*storages, -1)
         return EmittedKernel(
             names=names, arguments=storages, body=tuple(self.lines), blocks=max(1, blocks), threads=threads,
-            shared=shared, workspace=workspace,
+            shared=shared, workspace=workspace, tensor_tiles=tuple(self.tensor_tiles),
+            tensor_waits=tuple(self.tensor_waits),
         )  # fmt: skip
 
     def unravel(self, flat: str, order: Sequence[int], place: int, depth: int) -> None:
@@ -146,15 +152,10 @@ class TaskSource(KernelSource):
 
 
 def shared_type(dtype: DType) -> str:
-    """The type of a shared-memory array for elements of `dtype`: Numba has none of bf16, which are held as f32."""
+    """The type of a shared-memory array for elements of `dtype`: Numba has none of bf16, whose bits are held."""
     if dtype is DType.BF16:
-        return "f32"
+        return "u16"
     return "b1" if dtype is DType.BOOL else dtype.value
-
-
-def shared_itemsize(dtype: DType) -> int:
-    """Bytes of an element of such an array."""
-    return 4 if dtype is DType.BF16 else dtype.itemsize
 
 
 def kernel_order(program: Program, nest: Nest) -> tuple[int, ...]:

@@ -13,6 +13,7 @@ from fusesolve.codegen.planned import PlannedKernel, PlannedProgram
 from fusesolve.codegen.preamble import PREAMBLE, PREAMBLE_BF16
 from fusesolve.codegen.scalars import UnsupportedError
 from fusesolve.codegen.templates import emit_group
+from fusesolve.codegen.tensor_source import tensor_preamble
 from fusesolve.graph import DType
 
 
@@ -34,8 +35,11 @@ class GeneratedPlan:
     workspaces: Mapping[int, Workspace]
 
 
-def generate(planned: PlannedProgram) -> GeneratedPlan:
-    """Write the source of a plan. Groups without source (library calls, opaque operators) are left to the host."""
+def generate(planned: PlannedProgram, *, runs: bool = True) -> GeneratedPlan:
+    """Write the source of a plan. Groups without source (library calls, opaque operators) are left to the host.
+
+    `runs` False leaves out the launchers and `run`: kernels that are only compiled.
+    """
     kernels: dict[int, tuple[GeneratedKernel, ...]] = {}
     refused: dict[int, str] = {}
     for group in planned.kernels:
@@ -52,7 +56,8 @@ def generate(planned: PlannedProgram) -> GeneratedPlan:
         number: found for number, items in kernels.items() for item in items
         if (found := item.emitted.workspace) is not None
     }  # fmt: skip
-    text = _File(planned, kernels, refused, workspaces).text()
+    file = _File(planned, kernels, refused, workspaces)
+    text = file.text() if runs else "\n\n".join(file.kernel_parts())
     return GeneratedPlan(text=text, kernels=kernels, refused=refused, workspaces=workspaces)
 
 
@@ -69,12 +74,22 @@ class _File:
         self.refused = refused
         self.workspaces = workspaces
 
-    def text(self) -> str:
+    def kernel_parts(self) -> list[str]:
+        """The head of the file and its kernels."""
         types = {item.type.dtype for item in self.program.storage}
-        parts = [
+        emitted = [item.emitted for items in self.kernels.values() for item in items]
+        tiles = [tile for item in emitted for tile in item.tensor_tiles]
+        waits = [count for item in emitted for count in item.tensor_waits]
+        return [
             f'"""Kernels of a plan, written by fusesolve {__version__}. run(inputs) executes the plan."""\n',
             PREAMBLE + (PREAMBLE_BF16 if DType.BF16 in types else ""),
+            *([tensor_preamble(tiles, waits)] if tiles else []),
             *(self._kernel(item, group) for group in self.planned.kernels for item in self.kernels.get(group.id, ())),
+        ]
+
+    def text(self) -> str:
+        parts = [
+            *self.kernel_parts(),
             *(self._launcher(group) for group in self.planned.kernels if group.id in self.kernels),
             self._table(),
             self._run(),

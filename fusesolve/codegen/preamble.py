@@ -11,6 +11,8 @@ SHUFFLES = not SIMULATED  # the simulator has no warp shuffles: folds go through
 LANES = 0xFFFFFFFF
 b1, i8, i16, i32, i64 = np.bool_, np.int8, np.int16, np.int32, np.int64
 u8, u16, u32, u64, f16, f32, f64 = np.uint8, np.uint16, np.uint32, np.uint64, np.float16, np.float32, np.float64
+d_i8, d_i16, d_i32, d_i64, d_u8, d_u16, d_u32, d_u64 = map(np.dtype, (i8, i16, i32, i64, u8, u16, u32, u64))
+d_f16, d_f32, d_f64, d_b1 = map(np.dtype, (f16, f32, f64, b1))  # memory asked for at launch: the simulator wants these
 inf, nan = math.inf, math.nan
 
 if SIMULATED:
@@ -46,6 +48,14 @@ else:
 PREAMBLE_BF16 = '''
 if SIMULATED:
     from ml_dtypes import bfloat16 as bf16
+
+    def float_bits(x):
+        return f32(x).view(i32)
+
+    def bits_float(x):
+        return i32(x).view(f32)
 else:
     from numba.cuda.types import bfloat16 as bf16
+
+    float_bits, bits_float = libdevice.float_as_int, libdevice.int_as_float
 '''

@@ -19,12 +19,12 @@ from fusesolve.codegen.kernel import (
     TaskSource,
     ceil_div,
     kernel_order,
-    shared_itemsize,
     shared_type,
 )
 from fusesolve.codegen.lanes import Partial, Team, join_lanes
 from fusesolve.codegen.scalars import UnsupportedError, compute_type
 from fusesolve.codegen.values import reduced_index
+from fusesolve.graph import DType
 from fusesolve.group import Template
 from fusesolve.ops.definition import OpKind
 
@@ -257,7 +257,7 @@ class RowKernel:
         types = [storage[s].type.dtype for s, _ in keys]
         elements = shape.length * shape.team.rows
         slot = f"local * u32({shape.length}) + j"
-        if sum(shared_itemsize(item) for item in types) * elements <= STATIC_SHARED - FOLDS_SHARED:
+        if sum(item.itemsize for item in types) * elements <= STATIC_SHARED - FOLDS_SHARED:
             for key, dtype in zip(keys, types, strict=True):
                 name = self.source.fresh("h")
                 self.source.line(f"{name} = cuda.shared.array({elements}, {shared_type(dtype)})")
@@ -266,8 +266,8 @@ class RowKernel:
         if len(set(types)) > 1:
             raise UnsupportedError("held rows of several types are too large for static shared memory")
         name = self.source.fresh("h")
-        self.source.line(f"{name} = cuda.shared.array(0, {shared_type(types[0])})")
-        self.shared_bytes = len(keys) * elements * shared_itemsize(types[0])
+        self.source.line(f"{name} = cuda.shared.array(0, d_{shared_type(types[0])})")
+        self.shared_bytes = len(keys) * elements * types[0].itemsize
         for n, key in enumerate(keys):
             self.held.names[key] = f"{name}[u32({n * elements}) + {slot}]"
 
@@ -287,9 +287,8 @@ class RowKernel:
         name = self.held.names.get(key)
         if name is None:
             return None
-        kind = compute_type(self.task.program.storage[storage].type.dtype)
         if key in self.held.filled:
-            return self.source.value(name if kind == "b1" else f"{kind}({name})")
+            return self.source.value(self.source.widen(storage, name, self.shape.mode))
         loaded = self.source.direct(storage, offset)
         self.source.line(f"{name} = {self.source.narrow(storage, loaded, self.shape.mode)}")
         self.held.filled.add(key)
@@ -342,4 +341,14 @@ class RowSource(TaskSource):
     def narrow(self, storage: int, text: str, mode: int) -> str:
         """A loaded element as it is held: in its stored type in shared memory, in its register type else."""
         dtype = self.program.storage[storage].type.dtype
-        return text if mode != HELD_IN_SHARED or shared_type(dtype) == "f32" else self.stored(storage, text)
+        if mode != HELD_IN_SHARED:
+            return text
+        return f"u16(u32(float_bits({text})) >> u32(16))" if dtype is DType.BF16 else self.stored(storage, text)
+
+    def widen(self, storage: int, text: str, mode: int) -> str:
+        """A held element in its register type."""
+        dtype = self.program.storage[storage].type.dtype
+        kind = compute_type(dtype)
+        if mode == HELD_IN_SHARED and dtype is DType.BF16:
+            return f"bits_float(i32(u32({text}) << u32(16)))"
+        return text if kind == "b1" else f"{kind}({text})"

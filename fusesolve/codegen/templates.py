@@ -5,12 +5,12 @@ from collections.abc import Callable, Mapping
 from fusesolve.candidates.loops import build_nest
 from fusesolve.candidates.program import Program
 from fusesolve.codegen.attention import emit_attention
-from fusesolve.codegen.contraction import emit_contraction
 from fusesolve.codegen.kernel import EmittedKernel, Task
 from fusesolve.codegen.planned import PlannedKernel
 from fusesolve.codegen.pointwise import emit_pointwise
 from fusesolve.codegen.reductions import emit_rows
 from fusesolve.codegen.scalars import UnsupportedError
+from fusesolve.codegen.tensor_contraction import emit_contraction
 from fusesolve.group import Template
 
 EMITTERS: Mapping[Template, Callable[[Task], tuple[EmittedKernel, ...]]] = {

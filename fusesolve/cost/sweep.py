@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusesolve.cost.table import (
+    DERIVED,
     RESOURCES,
     TERMS,
     TILING,
@@ -80,8 +81,13 @@ def _keep_best(
     latency[target] = value[better]
     implementation[target] = 1 if family.library else 0
     for names, source, destination in zip(
-        (TILING, RESOURCES, TERMS), (family.tilings, res, parts), columns, strict=True
+        (TILING, RESOURCES, TERMS), (_tiling(family, res), res, parts), columns, strict=True
     ):
         for name in names:
             column = source.get(name)
             destination[name][target] = 0.0 if column is None else np.broadcast_to(column, shape)[rows, best]
+
+
+def _tiling(family: Family, res: Mapping[str, Array]) -> Columns:
+    """The columns of a tiling: those that are swept, and those that follow from the row (a depth, stages)."""
+    return {**{name: res[name] for name in DERIVED if name in res}, **family.tilings}

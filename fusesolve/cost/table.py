@@ -23,6 +23,7 @@ FIELDS: tuple[str, ...] = tuple(item.name for item in fields(Workload))
 TILING: tuple[str, ...] = (
     "threads", "per_thread", "lanes", "rows", "mode", "split", "tile_m", "tile_n", "tile_k", "stages", "tiles",
 )  # fmt: skip
+DERIVED: tuple[str, ...] = ("tile_k", "stages")  # not swept: they follow from the row, `evaluate` gives them
 RESOURCES: tuple[str, ...] = (
     "registers", "block_registers", "threads", "blocks", "shared_bytes", "spill_bytes", "occupancy", "missing_blocks",
     "code_bytes", "argument_bytes", "barriers", "dram_bytes",

@@ -1,14 +1,13 @@
 """Step 3 of the ladder: the generated source through the CUDA compiler, predicted resources against compiled ones."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from fusesolve.codegen.module import GeneratedPlan, generate
+from fusesolve.codegen.module import generate
 from fusesolve.codegen.planned import PlannedKernel, PlannedProgram
-from fusesolve.codegen.runtime import Compiled, Compiler, KernelError
-from fusesolve.cost.gpu_occupancy import blocks_per_unit, occupancy
-from fusesolve.errors import InputError, MissingError
+from fusesolve.errors import InputError
 from fusesolve.hardware import HardwareProfile
+from fusesolve.validate.compile_groups import CompileStore, GroupCompiler, KernelResources
 from fusesolve.validate.result import KernelResult
 
 # When a predicted number counts as right: registers within 4 or 15 %, code within 30 %, the others exactly.
@@ -32,62 +31,41 @@ def compile_plan(planned: PlannedProgram, profile: HardwareProfile) -> tuple[Ker
     A group fails where it spills although the plan says that it does not, and where its kernel cannot run on the
     device. MissingError (exit 4) where the compiler refuses a kernel.
     """
-    capability = capability_of(profile)
-    made = generate(planned)
-    with Compiler(made.text) as compiler:
-        return tuple(_group(planned, made, compiler, kernel, profile, capability) for kernel in planned.kernels)
+    compiler = GroupCompiler(planned.program, profile, capability_of(profile), CompileStore())
+    made = generate(planned, runs=False)
+    found = compiler.compile(planned.kernels, made)
+    return tuple(
+        _row(kernel, found[kernel.id]) if kernel.id in found else _without_source(kernel, made.refused[kernel.id])
+        for kernel in planned.kernels
+    )
 
 
-def _group(
-    planned: PlannedProgram, made: GeneratedPlan, compiler: Compiler, kernel: PlannedKernel, profile: HardwareProfile,
-    capability: tuple[int, int],
-) -> KernelResult:  # fmt: skip
-    items = made.kernels.get(kernel.id)
-    if items is None:
-        return KernelResult(
-            id=kernel.id, nodes=kernel.nodes, ok=None, generated=False, predicted=kernel.predicted,
-            note=made.refused[kernel.id],
-        )  # fmt: skip
-    storage = planned.program.storage
-    found: list[tuple[Compiled, Mapping[str, Any]]] = []
-    for item in items:
-        space = made.workspaces.get(kernel.id)
-        kinds = [
-            storage[s].type.dtype.value if s >= 0 else "f32" if space is None else space.kind
-            for s in item.emitted.arguments
-        ]
-        try:
-            result = compiler.compile(item.name, kinds, capability)
-        except KernelError as error:
-            names = ", ".join(kernel.nodes[:4])
-            raise MissingError(f"group {kernel.id} ({names}) does not compile: {error}") from error
-        found.append((result, _numbers(result, profile, item.emitted.threads, item.emitted.shared)))
-    return _row(kernel, found)
+def _without_source(kernel: PlannedKernel, why: str) -> KernelResult:
+    return KernelResult(
+        id=kernel.id, nodes=kernel.nodes, ok=None, generated=False, predicted=kernel.predicted, note=why
+    )
 
 
-def _numbers(result: Compiled, profile: HardwareProfile, threads: int, dynamic: int) -> dict[str, Any]:
-    shared = result.shared + dynamic
-    resident = blocks_per_unit(profile, result.registers, threads, shared)
+def _numbers(item: KernelResources) -> dict[str, Any]:
     return {
-        "registers_per_thread": result.registers, "shared_bytes": shared, "spill_bytes": result.spill_stores,
-        "code_bytes": result.code, "occupancy": round(float(occupancy(profile, threads, resident)), 4),
-        "latency_ns": None, "stack_bytes": result.stack,
+        "registers_per_thread": item.registers, "shared_bytes": item.shared, "spill_bytes": item.spill,
+        "code_bytes": item.code, "occupancy": item.occupancy, "latency_ns": None, "stack_bytes": item.stack,
     }  # fmt: skip
 
 
-def _row(kernel: PlannedKernel, found: Sequence[tuple[Compiled, Mapping[str, Any]]]) -> KernelResult:
+def _row(kernel: PlannedKernel, found: Sequence[KernelResources]) -> KernelResult:
     """The row of a group: its main kernel (the first), and what is wrong with any of them."""
     notes = []
-    spilled = sum(result.spill_stores for result, _ in found)
+    spilled = sum(item.spill for item in found)
     if spilled and not kernel.predicted.get("spill_bytes"):
         notes.append(f"spills {spilled} bytes a thread, none are predicted")
-    if any(numbers["occupancy"] == 0.0 for _, numbers in found):
+    if any(item.occupancy == 0.0 for item in found):
         notes.append("does not fit the device")
-    stack = max(result.stack for result, _ in found)
+    stack = max(item.stack for item in found)
     remark = f"{stack} bytes of stack a thread" if stack and not notes else None
     return KernelResult(
         id=kernel.id, nodes=kernel.nodes, ok=not notes, generated=True, predicted=kernel.predicted,
-        compiled=found[0][1], note="; ".join(notes) or remark,
+        compiled=_numbers(found[0]), note="; ".join(notes) or remark,
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from fusesolve.codegen.planned import read_plan
 from fusesolve.codegen.preamble import PREAMBLE
 from fusesolve.importers.native import parse_native
 
+TENSOR = r"|where|address|copy16|copies_\w+|pack_b?f16|places|strip|stand_in|products|declared"
 FOLDER = Path(__file__).parent / "kernels"
 
 # name: (inputs, operators, template, tiling); the last operator's result is the output, all operators are one group.
@@ -49,6 +50,32 @@ GOLDEN = {
     "convolution_prologue": (
         ["x: f32[1,3,7,8]", "w: f32[5,3,3,3]"], ["p = relu(x)", "c = conv2d(p, w; stride=2, pad=1)"], "contraction",
         {"tile_m": 16, "tile_n": 32, "split": 1},
+    ),
+    "tensor_epilogue": (
+        ["a: f16[40,64]", "b: f16[64,40]", "c: f16[40]"],
+        ["m = matmul(a, b)", "d = add(m, c)", "r = relu(d)"], "contraction",
+        {"tile_m": 32, "tile_n": 32, "split": 1, "tile_k": 64, "stages": 3},
+    ),
+    "tensor_batch_bf16": (
+        ["a: bf16[3,40,136]", "b: bf16[3,24,136]"], ["m = matmul(a, b; transpose_b=1)"], "contraction",
+        {"tile_m": 64, "tile_n": 32, "split": 1, "tile_k": 64, "stages": 4},
+    ),
+    "tensor_prologue_split": (
+        ["a: f16[200,40]", "b: f16[200,72]"],
+        ["p = relu(a)", "m = matmul(p, b; transpose_a=1)", "e = exp(m)"], "contraction",
+        {"tile_m": 16, "tile_n": 64, "split": 2, "tile_k": 64, "stages": 2},
+    ),
+    "tensor_few_rows": (
+        ["a: f16[5,128]", "b: f16[128,64]"], ["m = matmul(a, b)"], "contraction",
+        {"tile_m": 8, "tile_n": 64, "split": 1, "tile_k": 64, "stages": 3},
+    ),
+    "tensor_convolution": (
+        ["x: f16[1,16,7,8]", "w: f16[24,16,3,3]"], ["p = relu(x)", "c = conv2d(p, w; stride=2, pad=1)"], "contraction",
+        {"tile_m": 16, "tile_n": 32, "split": 1, "tile_k": 64, "stages": 3},
+    ),
+    "row_bf16_in_shared": (
+        ["x: bf16[6,4200]", "g: bf16[4200]"], ["n = rmsnorm(x, g; axis=1)"], "row",
+        {"threads": 128, "lanes": 64, "rows": 2, "mode": 1, "split": 1},
     ),
     "attention_split": (
         ["q: f32[2,5,8]", "k: f32[2,40,8]", "v: f32[2,40,8]"],
@@ -106,7 +133,7 @@ def test_source_is_python_and_made_of_our_names(name):
     body = text[text.index(PREAMBLE) + len(PREAMBLE) :]
     made = set(re.findall(r"\b[A-Za-z_]\w*\b", body))
     assert not {"golden", "softmax", "layernorm", "reduce_sum", "argmax", "relu"} & made
-    assert all(re.fullmatch(r"k\d+(_\d+)?|g\d+|run|by_host|erf|rsqrt(32|64)", item) for item in functions)
+    assert all(re.fullmatch(r"k\d+(_\d+)?|g\d+|run|by_host|erf|rsqrt(32|64)|float_bits|bits_float" + TENSOR, item) for item in functions)
     assert names
     assert max(len(line) for line in body.splitlines()) < 400
 

@@ -7,9 +7,12 @@ keys where there are too few query tiles (decode).
 
 import numpy as np
 
+from fusesolve.cost.gpu import features
 from fusesolve.cost.gpu import terms as t
 from fusesolve.cost.gpu.contraction import peak_rate
 from fusesolve.cost.gpu.device import Device
+from fusesolve.cost.gpu.fitted import FITTED
+from fusesolve.cost.gpu.layout import attention_bytes
 from fusesolve.cost.table import Array, Columns, Flags
 
 TILES = ((16, 64), (16, 128), (32, 64), (64, 32), (64, 64), (64, 128), (128, 64), (128, 128), (192, 128))
@@ -41,12 +44,11 @@ def evaluate(device: Device, w: Columns, tile: Columns, *, library: bool) -> tup
     apart = np.where((w["m"] <= w["shared_heads"]) | packed, 1.0, w["shared_heads"])
     tiles = np.ceil(w["m"] / apart / queries)
     threads = np.where(queries >= 64, 2.0 * queries, 128.0)
-    size = w["operand_bytes"]
-    shared = np.ceil(size * (queries * inner + keys * inner + keys * head) + 4.0 * queries * 2.0)
-    demand = queries * head / threads + queries * keys / threads + 40.0 + 0.5 * w["scratch"]
+    made = _library_made(w, tile, threads, head) if library else _made(device, w, tile, threads)
+    width = (inner, head) if library else (w["k"], w["head"])
     res = t.resources(
-        device, w, demand=demand, threads=threads, blocks=tiles * apart * w["batch"] * tile["split"], shared=shared,
-        code=6000.0 + t.INSTRUCTION_CODE * w["instructions"] * np.minimum(queries * keys / threads, 64.0),
+        device, w, demand=made[0], threads=threads, blocks=tiles * apart * w["batch"] * tile["split"],
+        shared=attention_bytes(queries, keys, *width, w["operand_bytes"]), code=made[1],
         dram_bytes=w["read_bytes"] + w["write_bytes"],
     )  # fmt: skip
     wrong = (w["linear_tail"] < 1) & (tile["mode"] < 2) | (tile["split"] > 1) & (tile["mode"] > 1)
@@ -58,6 +60,21 @@ def evaluate(device: Device, w: Columns, tile: Columns, *, library: bool) -> tup
     blocks = _key_blocks(w, tile, tiles)
     found = _terms(device, w, tile, res, blocks, rows=rows, inner=inner, head=head, library=library)
     return res, t.overhead_terms(device, res) | found
+
+
+def _made(device: Device, w: Columns, tile: Columns, threads: Array) -> tuple[Array, Array]:
+    """Register demand and code bytes of the generated kernel."""
+    return (
+        FITTED["attention_registers"].of(features.attention_registers(w, tile, threads, device.newer)),
+        FITTED["attention_code"].of(features.attention_code(w, tile, threads)),
+    )
+
+
+def _library_made(w: Columns, tile: Columns, threads: Array, head: Array) -> tuple[Array, Array]:
+    """Register demand and code bytes of a library's kernel: its part of results and scores, and 40 more."""
+    scores = tile["tile_m"] * tile["tile_n"] / threads
+    code = 6000.0 + t.INSTRUCTION_CODE * w["instructions"] * np.minimum(scores, 64.0)
+    return tile["tile_m"] * head / threads + scores + 40.0 + 0.5 * w["scratch"], code
 
 
 def _padded(width: Array) -> Array:

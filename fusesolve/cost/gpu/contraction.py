@@ -5,13 +5,18 @@ of compute and memory) was fitted on public GEMM latencies: mean error 5 % on H1
 tile is the one that the model finds fastest, as a library's heuristic would.
 """
 
+import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
+from fusesolve.cost.gpu import features
 from fusesolve.cost.gpu import terms as t
 from fusesolve.cost.gpu.device import Device
+from fusesolve.cost.gpu.fitted import FITTED
+from fusesolve.cost.gpu.layout import FMA_BUFFERS, FMA_STEP, STAGES_MAX, STEP_BYTES, gemm_bytes
 from fusesolve.cost.table import Array, Columns, Flags
 
 _SQUARE = (
@@ -22,8 +27,6 @@ _SQUARE = (
 _FINE = ((64, 96), (64, 192), (128, 96), (128, 160), (128, 192), (128, 224), (192, 192), (8, 64), (8, 128))
 SPLITS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96)
 LEAST_WIDTH = 8  # columns of each contraction in a tile of several that meet in an epilogue
-STEP_BYTES = 128  # bytes of a k-step of one operand row on the tensor pipe
-FMA_STEP = 8  # elements of a k-step on the FMA pipe
 OVERLAP = 2.7  # p-norm of compute and memory time
 RESIDENT = (1.0, 2.0, 4.0)  # tiles on a unit at once: 32,768 accumulators of a unit's registers, at most four tiles
 EXPOSED = 0.6  # share of a tile's epilogue that the next tile's main loop does not hide
@@ -65,12 +68,16 @@ def evaluate(device: Device, w: Columns, tile: Columns, *, library: bool) -> tup
     blocks = tiles * tile["split"]
     steps = np.ceil(np.ceil(w["k"] / tile["split"]) / step)
     threads = np.clip(tile["tile_m"] * tile["tile_n"] / np.where(tensor, 64.0, 64.0), 32.0, 256.0)
-    stages = np.where(tensor, np.minimum(device.constant("gemm_stages_max", 3.0), 4.0), 2.0)
-    shared = np.ceil(np.ceil(stages) * (tile["tile_m"] + tile["tile_n"]) * step * w["operand_bytes"])
+    most = math.ceil(min(device.constant("gemm_stages_max", 3.0), STAGES_MAX))
+    stages = np.where(tensor, float(most), float(FMA_BUFFERS))
+    item = w["operand_bytes"] if library else np.where(tensor, w["operand_bytes"], w["sum_bytes"])
+    made = _library_made(w, tile, threads, tensor) if library else _made(device, w, tile, threads, tensor)
     res = t.resources(
-        device, w, demand=_registers(w, tile, threads, tensor), threads=threads, blocks=blocks, shared=shared,
-        code=_code(w, tile, threads), dram_bytes=w["read_bytes"] + w["write_bytes"],
+        device, w, demand=made.registers, threads=threads, blocks=blocks,
+        shared=gemm_bytes(tile["tile_m"], tile["tile_n"], step, stages, item),
+        code=made.code, dram_bytes=w["read_bytes"] + w["write_bytes"],
     )  # fmt: skip
+    res |= {"tile_k": step, "stages": stages}
     few = (tile["split"] > 1) & ((steps < 2) | (blocks > 4 * device.units))
     few = few | (tile["tile_n"] / w["joined"] < LEAST_WIDTH) | (tile["tile_n"] % w["joined"] > 0) & (w["joined"] > 1)
     if library:
@@ -94,21 +101,29 @@ def _offered(device: Device, w: Columns, tile: Columns, tensor: Array) -> Flags:
     return offered
 
 
-def _registers(w: Columns, tile: Columns, threads: Array, tensor: Array) -> Array:
-    """Accumulators, fragments and addresses; notes: TM*TN + TM + TN + 16 fits 2x4 to 16x8 tiles within 4."""
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """Register demand and code bytes of a kernel."""
+
+    registers: Array
+    code: Array
+
+
+def _made(device: Device, w: Columns, tile: Columns, threads: Array, tensor: Array) -> _Made:
+    """What the compiler makes of the generated kernel, on either pipe."""
+    registers = features.gemm_registers(w, tile, threads, device.newer)
+    code = features.gemm_code(w, tile, threads)
+    return _Made(
+        np.where(tensor, FITTED["tensor_registers"].of(registers), FITTED["fma_registers"].of(registers)),
+        np.where(tensor, FITTED["tensor_code"].of(code), FITTED["fma_code"].of(code)),
+    )  # fmt: skip
+
+
+def _library_made(w: Columns, tile: Columns, threads: Array, tensor: Array) -> _Made:
+    """A library's kernel: accumulators, fragments and addresses; 3 KB and 110 bytes of code per accumulator."""
     per_thread = tile["tile_m"] * tile["tile_n"] / threads
-    side = np.sqrt(np.maximum(per_thread, 1.0))
-    fragments = np.where(tensor, 24.0, 2.0 * side)
-    epilogue = np.maximum(w["live"] - 3.0, 0.0) + 0.5 * w["scratch"]
-    return per_thread + fragments + 16.0 + epilogue
-
-
-def _code(w: Columns, tile: Columns, threads: Array) -> Array:
-    """Code bytes; notes: an 8x8 matmul is 9.7 KB, with residual 16 KB, with an inlined gelu 39 KB."""
-    per_thread = np.minimum(tile["tile_m"] * tile["tile_n"] / threads, 64.0)
-    loads = np.maximum(w["full_reads"] - 2.0, 0.0)
-    epilogue = per_thread * (t.INSTRUCTION_CODE * w["instructions"] + t.LOAD_CODE * loads)
-    return 3000.0 + 110.0 * per_thread + epilogue
+    fragments = np.where(tensor, 24.0, 2.0 * np.sqrt(np.maximum(per_thread, 1.0)))
+    return _Made(per_thread + fragments + 16.0 + 0.0 * w["live"], 3000.0 + 110.0 * np.minimum(per_thread, 64.0))
 
 
 def _rate(device: Device, w: Columns, tensor: Array, *, library: bool) -> Array:

@@ -9,6 +9,7 @@ from fusesolve.group import TENSOR_TYPES
 from fusesolve.hardware import HardwareProfile, launch_overhead, per_clock, tensor_peak
 
 CODE_LINES = 16  # instruction lines of 128 bytes that a unit has in flight to the L2 cache
+NEWER = frozenset({"9", "10", "11", "12"})  # major compute capabilities for which the compiler takes more registers
 FLOOR = 1.2e-6  # seconds in which a kernel starts and drains: shortest kernels in CUDA graphs less the node's dispatch
 
 
@@ -21,7 +22,7 @@ class Device:
     of a kernel whose tensors stay in the L2 cache (read and write mixed). `code_fetch`: bytes/s at which one unit
     fetches instructions that its cache does not hold. `launch` is paid once per kernel; `floor` is the shortest kernel
     on the device itself, `gemm_floor` and `attention_floor` what a contraction or attention adds to its work. No floor
-    contains the launch or the dispatch of a graph node.
+    contains the launch or the dispatch of a graph node. `newer` is 1 from compute capability 9.0 on, else 0.
     """
 
     profile: HardwareProfile
@@ -42,6 +43,7 @@ class Device:
     floor: float
     gemm_floor: float
     attention_floor: float
+    newer: float
 
     def constant(self, name: str, default: float) -> float:
         """A calibrated constant of the profile, or its default (docs/MODEL.md says where defaults come from)."""
@@ -78,4 +80,5 @@ def read_device(profile: HardwareProfile, launch: str) -> Device:
         floor=profile.constant("kernel_floor", FLOOR),
         gemm_floor=profile.constant("gemm_t0", FLOOR),
         attention_floor=profile.constant("attention_t0", 3.0 * FLOOR),
+        newer=1.0 if (profile.compute_capability or "").split(".")[0] in NEWER else 0.0,
     )  # fmt: skip

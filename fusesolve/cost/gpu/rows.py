@@ -6,8 +6,11 @@ held), held in shared memory, or read again on each further pass; a reduction of
 
 import numpy as np
 
+from fusesolve.cost.gpu import features, layout
 from fusesolve.cost.gpu import terms as t
 from fusesolve.cost.gpu.device import Device
+from fusesolve.cost.gpu.features import HELD_LIMIT
+from fusesolve.cost.gpu.fitted import FITTED
 from fusesolve.cost.table import HELD_IN_REGISTERS, HELD_IN_SHARED, READ_AGAIN, Array, Columns
 
 ROW_SHAPES = ((32, 4), (64, 2), (128, 1), (256, 1), (512, 1), (1024, 1))
@@ -15,7 +18,6 @@ STRIP_SHAPES = ((1, 128), (4, 32), (8, 32), (16, 32), (32, 32))
 MODES = (HELD_IN_REGISTERS, HELD_IN_SHARED, READ_AGAIN)
 SPLITS = (1, 2, 4, 8, 16, 32, 64, 128)
 THREADS_IN_FLIGHT = 65_536  # x 16 bytes = 1 MiB: bandwidth times latency of the fastest memories (3 TB/s x 0.35 us)
-HELD_LIMIT = 64  # elements per thread that the compiler keeps in registers before it falls to local memory
 
 
 def tilings(*, contiguous: bool) -> dict[str, Array]:
@@ -32,19 +34,6 @@ def tilings(*, contiguous: bool) -> dict[str, Array]:
     return {name: grid[None, :, position] for position, name in enumerate(names)}
 
 
-def register_demand(w: Columns, tile: Columns, per_thread: Array) -> Array:
-    """Register demand of a row kernel; notes: 169 compiled kernels, mean error 3.1 registers.
-
-    16.3 + K * (1.35 held in registers, 0.89 otherwise, K at most 8 then) + 1.6 per further array + scratch.
-    """
-    held = tile["mode"] == HELD_IN_REGISTERS
-    words = np.maximum(1.0, w["held_bytes"] / 4.0)
-    streamed = 0.89 * np.minimum(per_thread, 8.0) * np.maximum(1.0, w["full_reads"])
-    body = np.where(held, 1.35 * per_thread * words, streamed)
-    extra = np.maximum(w["full_reads"] + w["row_reads"] + w["full_writes"] - 2.0, 0.0)
-    return 16.3 + body + 1.6 * extra + 0.6 * np.maximum(w["live"] - w["full_reads"] - 2.0, 0.0) + 0.5 * w["scratch"]
-
-
 def evaluate(device: Device, w: Columns, tile: Columns) -> tuple[dict[str, Array], dict[str, Array]]:
     """Resources and terms of (rows x tilings)."""
     single = w["passes"] <= 1
@@ -53,16 +42,16 @@ def evaluate(device: Device, w: Columns, tile: Columns) -> tuple[dict[str, Array
     held = tile["mode"] == HELD_IN_REGISTERS
     in_shared = tile["mode"] == HELD_IN_SHARED
     blocks = np.ceil(w["outer"] / tile["rows"]) * tile["split"]
-    scratch = 4.0 * np.maximum(1.0, w["reductions"]) * np.maximum(tile["threads"] / 32.0, 1.0)
-    shared = np.ceil(scratch + np.where(in_shared, w["held_bytes"] * w["inner"] * tile["rows"], 0.0))
-    unroll = np.where(held, np.minimum(per_thread, HELD_LIMIT), np.minimum(per_thread, 8.0))
-    code = t.FIXED_CODE + unroll * (t.INSTRUCTION_CODE * w["instructions"] + t.LOAD_CODE * w["full_reads"]) + 600.0
-    demand = t.plateau(register_demand(w, tile, per_thread), 44.0)
+    folds = layout.fold_bytes(tile["lanes"], tile["threads"], w["fold_bytes"], w["tree_bytes"])
+    shared = np.ceil(folds + np.where(in_shared, w["held_bytes"] * w["inner"] * tile["rows"], 0.0))
     extra = _reread(device, w, tile)
     dram = w["read_bytes"] + w["write_bytes"] + extra["dram_bytes"]
+    parts = features.row_parts(w, tile)
     res = t.resources(
-        device, w, demand=demand, threads=tile["threads"], blocks=blocks, shared=shared, code=code, dram_bytes=dram
-    )
+        device, w, demand=FITTED["row_registers"].of(features.row_registers(w, tile, device.newer, parts)),
+        threads=tile["threads"], blocks=blocks, shared=shared,
+        code=FITTED["row_code"].of(features.row_code(w, tile, parts)), dram_bytes=dram,
+    )  # fmt: skip
     useless = (held & ((per_thread > HELD_LIMIT) | (res["spill_bytes"] > 0))) | ((tile["split"] > 1) & ~single)
     useless |= single & (tile["mode"] != READ_AGAIN)
     res["missing_blocks"] = np.where(useless, 1.0, res["missing_blocks"])

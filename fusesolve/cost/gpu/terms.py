@@ -16,10 +16,9 @@ OVERLAP_LATENCY = 3.0  # p-norm of stream time and row latency: real overlap is 
 OVERLAP_ARITHMETIC = 6.0  # p-norm of memory and arithmetic time
 REST_OF_PIPES = 0.15  # share of the lesser pipes' time that the greatest one does not hide
 ARGUMENT_BYTES = 56  # a 1-D array argument of a Numba kernel (7 fields of 8 bytes)
-REGISTER_PLATEAU = 32.0  # registers that the compiler fills before it takes more
+LEAST_REGISTERS = 8.0
+LEAST_CODE = 384.0  # bytes
 LOAD_CODE = 18.7  # code bytes per load or store instruction
-FIXED_CODE = 290.0  # code bytes of an empty kernel
-ARRAY_CODE = 30.5  # code bytes per array (address set-up)
 INSTRUCTION_CODE = 16.5  # code bytes per instruction of the body
 
 
@@ -74,14 +73,6 @@ def pipe_terms(device: Device, w: Columns, active: Array, extra_alu: Array) -> d
     }
 
 
-def plateau(demand: Array, knee: float) -> Array:
-    """Registers from register demand: the compiler stays at 32 until demand passes `knee`, then follows it."""
-    return np.where(
-        demand < REGISTER_PLATEAU, demand,
-        np.where(demand < knee, REGISTER_PLATEAU, REGISTER_PLATEAU + demand - knee),
-    )  # fmt: skip
-
-
 def resources(
     device: Device, w: Columns, *, demand: Array, threads: Array, blocks: Array, shared: Array, code: Array,
     dram_bytes: Array,
@@ -96,7 +87,7 @@ def resources(
         raise ValueError("a GPU profile has registers and limits")
     registers = profile.registers
     most = np.minimum(float(registers.per_thread_max), _block_share(registers, profile.limits, threads))
-    wanted = np.ceil(demand)
+    wanted = np.ceil(np.maximum(demand, LEAST_REGISTERS))
     held = np.minimum(wanted, most)
     unit = registers.allocation_unit / profile.limits.warp_size
     shape = np.broadcast_shapes(held.shape, threads.shape, shared.shape)
@@ -115,7 +106,7 @@ def resources(
         "occupancy": filled,
         "resident": resident,
         "missing_blocks": np.where(resident < 1, 1.0, 0.0),
-        "code_bytes": np.broadcast_to(np.ceil(code / 128.0) * 128.0, shape),
+        "code_bytes": np.broadcast_to(np.ceil(np.maximum(code, LEAST_CODE) / 128.0) * 128.0, shape),
         "argument_bytes": np.broadcast_to(ARGUMENT_BYTES * w["arrays"] + 16.0, shape),
         "barriers": np.ones(shape),
         "dram_bytes": np.broadcast_to(dram_bytes, shape),

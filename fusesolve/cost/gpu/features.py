@@ -1,0 +1,198 @@
+"""What registers and code of a generated kernel depend on: the columns that are fitted on compiled kernels.
+
+Each function gives named (rows x tilings) columns; a number of registers is a weighted sum of one set of them, bent at
+the compiler's plateau, a number of code bytes a weighted sum of another. The weights are in `fitted.py`, which
+`benchmarks/fit_resources.py` writes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from fusesolve.cost.table import HELD_IN_REGISTERS, HELD_IN_SHARED, Array, Columns
+
+Features: TypeAlias = Mapping[str, Array]
+
+PLATEAU = 32.0  # registers that the compiler fills before it takes more
+SLOW_PATH = 40.0  # instructions of first use above which an operator has a called slow path, which ends interleaving
+UNROLLED = 4.0  # elements of a loop over a row that the compiler has in flight
+HELD_LIMIT = 64.0  # elements per thread that the compiler keeps in registers before it falls to local memory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """Weights of features. `knee`: demand at which the compiler leaves its plateau (None: no plateau).
+
+    `rows` compiled kernels were fitted; `error` is the median relative error over them.
+    """
+
+    weights: Mapping[str, float]
+    knee: float | None
+    rows: int
+    error: float
+
+    def of(self, features: Features) -> Array:
+        """The weighted sum, bent at the plateau: demand below 32, then 32 until the knee, then what is above it."""
+        total = sum((self.weights[name] * column for name, column in features.items() if self.weights.get(name)), 0.0)
+        demand = np.asarray(total, dtype=np.float64)
+        return demand if self.knee is None else plateau(demand, self.knee)
+
+
+def plateau(demand: Array, knee: float) -> Array:
+    """Registers from register demand: the compiler stays at 32 until demand passes `knee`, then follows it."""
+    return np.where(demand < PLATEAU, demand, np.where(demand < knee, PLATEAU, PLATEAU + demand - knee))
+
+
+def _arrays(w: Columns) -> Array:
+    return w["full_reads"] + w["row_reads"] + w["full_writes"]
+
+
+def point_registers(w: Columns, tile: Columns, newer: float) -> Features:
+    """Pointwise and movement: E elements a thread; `newer` is 1 from compute capability 9.0 on."""
+    each = tile["per_thread"]
+    doubled = np.log2(each)
+    many = np.where(each > 1, 1.0, 0.0)
+    wide = np.where(w["element_bytes"] >= 4, 1.0, 0.0)
+    window = np.where(w["windows"] > 0, 1.0, 0.0)
+    called = np.where(w["once"] > SLOW_PATH, 1.0, 0.0)
+    free = (1.0 - window) * (1.0 - called) * np.where(w["branches"] > 0, 0.0, 1.0)  # copies of the body interleave
+    return {
+        "one": np.ones_like(each), "arrays": _arrays(w), "live": w["live"], "scratch": w["scratch"],
+        "newer": np.full_like(each, newer), "called": called * many, "branches": w["branches"] * many,
+        "window": window, "parts": w["index_parts"], "free": free * many, "doubled": free * doubled,
+        "doubled_wide": free * wide * doubled, "eight": free * np.where(each == 8, 1.0, 0.0),
+        "eight_wide": free * wide * np.where(each == 8, 1.0, 0.0), "newer_free": newer * free * many,
+        "newer_doubled": newer * free * doubled, "reads": free * np.minimum(each, 4.0) * w["full_reads"],
+        "doubled_bound": (1.0 - free) * doubled, "double": w["double"] * each,
+    }  # fmt: skip
+
+
+def point_code(w: Columns, tile: Columns) -> Features:
+    """Pointwise and movement."""
+    each = tile["per_thread"]
+    ends = np.where(w["outer"] * w["inner"] % (tile["threads"] * each) > 0, 1.0, 0.0)
+    moved = w["full_reads"] + w["full_writes"]
+    return {
+        "one": np.ones_like(each), "body": w["instructions"] * each, "once": w["once"], "moved": moved * each,
+        "row_reads": w["row_reads"] * each, "arrays": _arrays(w), "parts": w["index_parts"],
+        "parts_each": w["index_parts"] * each, "narrow": np.where(w["element_bytes"] < 4, moved * each, 0.0),
+        "ends": ends * each,
+    }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class RowParts:
+    """A row's share of a thread: elements, which of them the compiler has in flight, and how the row is kept."""
+
+    elements: Array
+    in_flight: Array
+    held: Array
+    ends: Array
+
+
+def row_parts(w: Columns, tile: Columns) -> RowParts:
+    """See `RowParts`; a row of one pass is walked, not held."""
+    length = np.ceil(w["inner"] / tile["split"])
+    elements = np.ceil(length / tile["lanes"])
+    held = (tile["mode"] == HELD_IN_REGISTERS) & (w["passes"] > 1)
+    in_flight = np.where(held, np.minimum(elements, HELD_LIMIT), np.minimum(elements, UNROLLED))
+    return RowParts(elements, in_flight, held, np.where(length % tile["lanes"] > 0, 1.0, 0.0))
+
+
+def row_registers(w: Columns, tile: Columns, newer: float, parts: RowParts) -> Features:
+    """Rows and columns that are reduced."""
+    held = np.where(parts.held, 1.0, 0.0)
+    walked = 1.0 - held
+    one = np.ones_like(parts.elements)
+    loads = np.maximum(w["held_loads"], 1.0)
+    return {
+        "one": one, "held": held, "arrays": _arrays(w) * one, "live": w["live"] * walked, "live_held": w["live"] * held,
+        "scratch": w["scratch"] * walked, "scratch_held": w["scratch"] * held, "newer": newer * one,
+        "apart": np.where(w["once"] > SLOW_PATH, walked, 0.0), "apart_held": np.where(w["once"] > SLOW_PATH, held, 0.0),
+        "parts": w["index_parts"] * one, "folds": w["reductions"] * walked,
+        "split": np.where(tile["split"] > 1, one, 0.0),
+        "warp": np.where(tile["lanes"] <= 32, walked, 0.0), "warp_held": np.where(tile["lanes"] <= 32, held, 0.0),
+        "passes": w["passes"] * held, "strip": (1.0 - w["contiguous"]) * one,
+        "kept": held * loads * np.minimum(parts.elements, HELD_LIMIT),
+        "kept_few": held * np.minimum(parts.elements, 16.0), "kept_ends": held * parts.ends * parts.in_flight,
+        "several": np.where(parts.elements > 1, walked, 0.0), "flight": walked * parts.in_flight * w["full_reads"],
+        "shared": np.where(tile["mode"] == HELD_IN_SHARED, walked, 0.0), "double": w["double"] * parts.in_flight,
+    }  # fmt: skip
+
+
+def row_code(w: Columns, tile: Columns, parts: RowParts) -> Features:
+    """Rows and columns that are reduced."""
+    held = np.where(parts.held, 1.0, 0.0)
+    walked = 1.0 - held
+    one = np.ones_like(parts.elements)
+    moved = (w["full_reads"] + w["full_writes"]) * parts.in_flight
+    wide = np.where(tile["lanes"] > 32, w["reductions"], 0.0)
+    return {
+        "one": one, "held": held, "body_held": held * w["instructions"] * parts.in_flight,
+        "body": walked * w["instructions"] * parts.in_flight, "body_once": w["instructions"] * one,
+        "once": w["once"] * one, "moved": walked * moved * w["passes"], "moved_held": held * moved,
+        "arrays": _arrays(w) * one, "row_reads": w["row_reads"] * parts.in_flight, "folds": w["reductions"] * one,
+        "folds_wide": wide, "folds_warps": wide * np.minimum(tile["lanes"] / 32.0, 8.0),
+        "parts": w["index_parts"] * one,
+        "parts_each": w["index_parts"] * parts.in_flight * np.where(parts.held, one, w["passes"]),
+        "narrow": np.where(w["element_bytes"] < 4, moved, 0.0), "ends": walked * parts.ends * parts.in_flight,
+        "ends_held": held * parts.ends * parts.in_flight, "split": np.where(tile["split"] > 1, one, 0.0),
+        "strip": (1.0 - w["contiguous"]) * one, "tree": np.where(w["tree_bytes"] > 0, w["reductions"], 0.0) * one,
+    }  # fmt: skip
+
+
+def gemm_registers(w: Columns, tile: Columns, threads: Array, newer: float) -> Features:
+    """A contraction of either pipe: accumulators, operand fragments, addresses, and what is behind the sum."""
+    points = tile["tile_m"] * tile["tile_n"] / threads
+    one = np.ones_like(points)
+    behind = np.maximum(w["live"] - 3.0, 0.0) * one
+    return {
+        "one": one, "points": points, "side": np.sqrt(points), "behind": behind, "scratch": w["scratch"] * one,
+        "newer": newer * one, "parts": w["index_parts"] * one, "split": np.where(tile["split"] > 1, one, 0.0),
+        "double": np.where(w["sum_bytes"] > 4, points, 0.0), "in_front": np.where(w["side_work"] > 0, one, 0.0),
+        "strips": (tile["tile_m"] + tile["tile_n"]) / threads, "few": np.where(points <= 16, one, 0.0),
+        "rows": w["row_reads"] * one,
+    }  # fmt: skip
+
+
+def gemm_code(w: Columns, tile: Columns, threads: Array) -> Features:
+    """A contraction of either pipe."""
+    points = tile["tile_m"] * tile["tile_n"] / threads
+    one = np.ones_like(points)
+    plain = np.where(tile["split"] > 1, 0.0, 1.0)  # what is behind a split sum is in a kernel of its own
+    strips = (tile["tile_m"] + tile["tile_n"]) / threads
+    return {
+        "one": one, "points": points, "behind": plain * points * w["instructions"], "once": plain * w["once"],
+        "loads": plain * points * np.maximum(w["full_reads"] + w["row_reads"] - 2.0, 0.0),
+        "strips": strips, "strips_parts": strips * w["index_parts"], "points_parts": points * w["index_parts"],
+        "in_front": np.where(w["side_work"] > 0, strips, 0.0), "double": np.where(w["sum_bytes"] > 4, points, 0.0),
+        "narrow": np.where(w["element_bytes"] < 4, points, 0.0), "parts": w["index_parts"] * one, "split": one - plain,
+        "called": np.where(w["once"] > SLOW_PATH, plain * points, 0.0),
+    }  # fmt: skip
+
+
+def attention_registers(w: Columns, tile: Columns, threads: Array, newer: float) -> Features:
+    """Attention: the result's columns, scores, and what is behind."""
+    head = np.maximum(w["head"], 1.0)
+    one = np.ones_like(threads) * np.ones_like(head)
+    return {
+        "one": one, "result": tile["tile_m"] * head / threads, "scores": tile["tile_m"] * tile["tile_n"] / threads,
+        "head": head * one, "scratch": w["scratch"] * one, "live": w["live"] * one, "newer": newer * one,
+        "parts": w["index_parts"] * one, "split": np.where(tile["split"] > 1, one, 0.0),
+    }  # fmt: skip
+
+
+def attention_code(w: Columns, tile: Columns, threads: Array) -> Features:
+    """Attention."""
+    head = np.maximum(w["head"], 1.0)
+    inner = np.maximum(w["k"], 1.0)
+    one = np.ones_like(threads) * np.ones_like(head)
+    result = tile["tile_m"] * head / threads
+    scores = tile["tile_m"] * tile["tile_n"] / threads
+    return {
+        "one": one, "head": head * one, "inner": inner * one, "result": result, "scores": scores,
+        "between": scores * w["instructions"], "behind": w["instructions"] * result, "body": w["instructions"] * one,
+        "parts": w["index_parts"] * one, "split": np.where(tile["split"] > 1, one, 0.0), "once": w["once"] * one,
+    }  # fmt: skip

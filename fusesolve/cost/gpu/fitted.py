@@ -1,0 +1,80 @@
+"""Weights of registers and code, fitted on compiled kernels. Written by benchmarks/fit_resources.py.
+
+Compiler: CUDA 13.5 (NVVM, nvJitLink), Numba CUDA 0.30, sm_80 and sm_90.
+"""
+
+from collections.abc import Mapping
+
+from fusesolve.cost.gpu.features import Fit
+
+FITTED: Mapping[str, Fit] = {
+    "point_registers": Fit(
+        knee=36.0, rows=327, error=0.105,
+        weights={
+            "one": 11.415, "arrays": 0.079, "live": 0.423, "scratch": 0.883, "doubled": 3.665,
+            "newer": 1.543, "newer_doubled": 0.926, "apart": -7.96, "parts": 0.018, "single": -1.901,
+            "eight": -3.781,
+        },
+    ),  # fmt: skip
+    "point_code": Fit(
+        knee=None, rows=327, error=0.107,
+        weights={
+            "one": 213.07, "body": 16.51, "once": 14.46, "moved": 40.05, "row_reads": 63.09,
+            "arrays": 36.98, "parts": 12.87, "parts_each": 11.1, "narrow": 19.5,
+        },
+    ),  # fmt: skip
+    "row_registers": Fit(
+        knee=37.47, rows=174, error=0.058,
+        weights={
+            "one": 27.007, "held": -4.281, "arrays": -0.822, "live": 1.74, "live_held": 1.652,
+            "scratch": 0.184, "scratch_held": -1.74, "newer": 0.381, "apart": 0.837, "apart_held": 16.202,
+            "parts": 0.768, "folds": -1.384, "split": 0.213, "warp": 0.89, "warp_held": 1.677,
+            "passes": -2.427, "strip": -3.389, "kept": 0.938, "kept_few": 0.004, "kept_ends": 6.656,
+            "several": -1.768, "flight": 0.055, "shared": 0.265,
+        },
+    ),  # fmt: skip
+    "row_code": Fit(
+        knee=None, rows=174, error=0.128,
+        weights={
+            "body_held": 0.78, "body_once": 30.13, "once": 10.33, "moved": 87.52, "moved_held": 18.99,
+            "arrays": 48.12, "row_reads": 47.98, "folds": 1516.81, "parts": 74.79, "parts_each": 557.13,
+            "narrow": 19.61, "ends": 892.32, "ends_held": 637.86, "split": 260.1,
+        },
+    ),  # fmt: skip
+    "fma_registers": Fit(
+        knee=None, rows=0, error=0.000,
+        weights={
+            "one": 24.0,
+        },
+    ),  # fmt: skip
+    "fma_code": Fit(
+        knee=None, rows=0, error=0.000,
+        weights={
+            "one": 2000.0,
+        },
+    ),  # fmt: skip
+    "tensor_registers": Fit(
+        knee=None, rows=0, error=0.000,
+        weights={
+            "one": 24.0,
+        },
+    ),  # fmt: skip
+    "tensor_code": Fit(
+        knee=None, rows=0, error=0.000,
+        weights={
+            "one": 2000.0,
+        },
+    ),  # fmt: skip
+    "attention_registers": Fit(
+        knee=None, rows=0, error=0.000,
+        weights={
+            "one": 24.0,
+        },
+    ),  # fmt: skip
+    "attention_code": Fit(
+        knee=None, rows=0, error=0.000,
+        weights={
+            "one": 2000.0,
+        },
+    ),  # fmt: skip
+}  # fmt: skip

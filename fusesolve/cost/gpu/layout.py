@@ -1,0 +1,43 @@
+"""Shared memory of generated kernels in elements and bytes: the one place that pricing and emission both ask.
+
+Everything here is exact arithmetic on whole numbers or on arrays of them.
+"""
+
+from typing import TypeVar
+
+import numpy as np
+
+from fusesolve.cost.table import Array
+
+Number = TypeVar("Number", int, Array)
+
+WARP = 32
+FMA_STEP = 8  # elements of a k-step on the FMA pipe
+FMA_BUFFERS = 2  # operand strips in shared memory: one is read while the other is filled
+STEP_BYTES = 128  # bytes of a k-step of one operand row on the tensor pipe
+STAGES_MAX = 4  # k-steps in flight on the tensor pipe
+
+
+def warps_of(threads: Number) -> Number:
+    """Warps of a block whose threads are whole warps."""
+    return threads // WARP
+
+
+def fold_bytes(lanes: Array, threads: Array, by_shuffle: Array, by_tree: Array) -> Array:
+    """Shared bytes in which the lanes of rows join their folds.
+
+    `by_shuffle`: bytes of one warp in all folds that shuffle (nothing is shared where a row is one warp or less);
+    `by_tree`: bytes of one thread in all folds that go through a tree (nothing where a row has one lane).
+    """
+    shuffled = np.where(lanes > WARP, warps_of(threads) * by_shuffle, 0.0)
+    return shuffled + np.where(lanes > 1, threads * by_tree, 0.0)
+
+
+def gemm_bytes(tile_m: Number, tile_n: Number, step: Number, stages: Number, item: Number) -> Number:
+    """Shared bytes of both operand strips of a contraction: `stages` of `step` elements of `item` bytes a row."""
+    return stages * (tile_m + tile_n) * step * item
+
+
+def attention_bytes(queries: Number, keys: Number, inner: Number, head: Number, item: Number) -> Number:
+    """Shared bytes of an attention: a tile of queries, and a tile of keys with its values."""
+    return item * (queries * inner + keys * (inner + head))
