@@ -38,7 +38,7 @@ from fusesolve.validate.compile_groups import CompileStore, GroupCompiler
 from fusesolve.validate.compiled import capability_of
 
 Array = NDArray[np.float64]
-EXTRA_TILINGS = 2
+EXTRA_TILINGS = 1  # of each group, beside the fastest
 NEAR, SHARE, CODE_SHARE = 4.0, 0.15, 0.30  # registers within 4 or 15 %, code within 30 %
 SLOWEST = 3.0  # tilings up to this many times the fastest one's latency are drawn
 TARGET = Path(__file__).parents[1] / "fusesolve" / "cost" / "gpu" / "fitted.py"

@@ -172,7 +172,7 @@ class Gemm:
         self._begin(source, tiles_m, tiles_n)
         self.declare(source)
         self.walk(source)
-        self._finish(source, space)
+        self.finish(source, space)
         blocks = tiles_m * tiles_n * self.batch * self.split
         return source.emitted(blocks, tile.threads, self.shared_bytes(), space)
 
@@ -309,7 +309,7 @@ class Gemm:
 
     # behind the sum
 
-    def _finish(self, source: TaskSource, space: Workspace | None) -> None:
+    def finish(self, source: TaskSource, space: Workspace | None) -> None:
         """Every point of the thread: what is behind the sum, and the stores."""
         points = self.high * self.wide
         heavy = points > MANY_POINTS or self._instructions_behind() * points > UNROLL_LIMIT
@@ -343,16 +343,19 @@ class Gemm:
         source.line(self.row_of(row))
         with source.block(f"for c in range({self.wide}):"):
             source.line(self.column_of())
-            with source.block(f"if mi < u32({self.m}) and ni < u32({self.n}):"):
-                place = len(source.lines)
-                total = self.point_of(row)
-                if space is not None:
-                    flat = source.index(_flat_out(source, self.nest.out[self.head]))
-                    source.line(f"w0[part * u32({self.batch * self.m * self.n}) + {flat}] = {total}")
-                else:
-                    self._behind(source, source.value(total))
-                source.unravel("ni", self.loops.n, place, source.depth)
-                source.unravel("mi", self.loops.m, place, source.depth)
+            self.point(source, space, self.point_of(row))
+
+    def point(self, source: TaskSource, space: Workspace | None, total: str) -> None:
+        """What is behind the sum `total` of the point `mi`, `ni`, where that is one; or the partial sum stored."""
+        with source.block(f"if mi < u32({self.m}) and ni < u32({self.n}):"):
+            place = len(source.lines)
+            if space is not None:
+                flat = source.index(_flat_out(source, self.nest.out[self.head]))
+                source.line(f"w0[part * u32({self.batch * self.m * self.n}) + {flat}] = {total}")
+            else:
+                self._behind(source, source.value(total))
+            source.unravel("ni", self.loops.n, place, source.depth)
+            source.unravel("mi", self.loops.m, place, source.depth)
 
     def _behind(self, source: TaskSource, total: str) -> None:
         name = self.node.outputs[0]

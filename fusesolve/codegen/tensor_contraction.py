@@ -1,8 +1,8 @@
 """Contractions of f16 and bf16 on the tensor pipe: strips in shared memory in several stages, products by mma.
 
 An operand that is read as it lies in memory is copied 16 bytes at a time while earlier steps are multiplied; one that
-the group computes is computed element by element while its strip is filled. What is behind the sum is as on the FMA
-pipe: each thread knows the points of its accumulators.
+the group computes is computed element by element while its strip is filled. The sums then take the place of the strips,
+and what is behind them is computed in one loop over the tile.
 """
 
 from contextlib import ExitStack
@@ -10,13 +10,14 @@ from dataclasses import dataclass
 
 from fusesolve.codegen.affine import Affine
 from fusesolve.codegen.contraction import Gemm
-from fusesolve.codegen.kernel import EmittedKernel, Task, TaskSource
+from fusesolve.codegen.kernel import EmittedKernel, Task, TaskSource, Workspace
 from fusesolve.codegen.scalars import UnsupportedError
 from fusesolve.codegen.tensor_source import CHUNK, STEP, Mma, swizzle
 from fusesolve.cost.gpu.layout import FMA_STEP, WARP, gemm_bytes
 from fusesolve.graph import DType
 
 KINDS = (DType.F16, DType.BF16)
+SUMS_PAD = 8  # f32 elements behind each row of the tile's sums
 UNROLLED_COPIES = 8  # copies of a thread and step that are written one behind the other
 
 
@@ -64,8 +65,11 @@ class TensorGemm(Gemm):
         self.copies = {left: self._copied(left=left) for left in (True, False)}
 
     def shared_bytes(self) -> int:
-        """All stages of both strips, asked for at launch."""
-        return gemm_bytes(self.tile.m, self.tile.n, STEP, self.stages, self.dtype.itemsize)
+        """All stages of both strips, asked for at launch; the tile's sums take their place at the end."""
+        shared = gemm_bytes(self.tile.m, self.tile.n, STEP, self.stages, self.dtype.itemsize)
+        if shared < 4 * self.tile.m * self.tile.n:
+            raise UnsupportedError(f"{self.stages} stages of a tile of {self.tile.m} x {self.tile.n} hold no sums")
+        return shared
 
     def declare(self, source: TaskSource) -> None:
         """Strips, accumulators, and the thread's first point in the tile."""
@@ -179,21 +183,33 @@ class TensorGemm(Gemm):
         fits = steps.get(inner.name) == 1 and inner.extent % CHUNK == 0 and offset.const % CHUNK == 0
         return Copy(probe.arrays[storage], offset) if fits and all(step % CHUNK == 0 for step in others) else None
 
-    # the points of a thread
+    # behind the sum
 
-    def row_of(self, row: str) -> str:
-        """See `Gemm`: rows are 8 apart."""
-        side = self.side(left=not self.swapped)
-        return f"{side.flat} = u32({side.base} + row0 + u32({row}) * u32(8))"
+    def finish(self, source: TaskSource, space: Workspace | None) -> None:
+        """Accumulators go through shared memory: one short loop over the tile, neighbours by neighbouring threads."""
+        mma, tile = self.mma, self.tile
+        source.line("cuda.syncthreads()")
+        source.line("sums = cuda.shared.array(0, d_f32)")
+        with source.block(f"for r in range({2 * mma.blocks_r}):"), source.block(f"for c in range({2 * mma.blocks_c}):"):
+            source.line("row = u32(row0 + u32(r) * u32(8))")
+            source.line("column = u32(column0 + u32(c // 2) * u32(8) + u32(c % 2))")
+            slot = self._sum_slot(*(("column", "row") if self.swapped else ("row", "column")))
+            source.line(f"sums[{slot}] = acc[(r // 2 * {mma.blocks_c} + c // 2) * 4 + r % 2 * 2 + c % 2]")
+        source.line("cuda.syncthreads()")
+        source.line("f = tid")
+        with source.block(f"while f < u32({tile.m * tile.n}):"):
+            source.line(f"w = u32(f // u32({tile.n}))")
+            source.line(f"v = u32(f % u32({tile.n}))")
+            source.line("mi = u32(m_base + w)")
+            source.line("ni = u32(n_base + v)")
+            self.point(source, space, f"sums[{self._sum_slot('w', 'v')}]")
+            source.line("f = u32(f + u32(cuda.blockDim.x))")  # not a number: the compiler would unroll all of it
 
-    def column_of(self) -> str:
-        """See `Gemm`: two neighbours, then 8 on."""
-        side = self.side(left=self.swapped)
-        return f"{side.flat} = u32({side.base} + column0 + u32(c // 2) * u32(8) + u32(c % 2))"
-
-    def point_of(self, row: str) -> str:
-        """See `Gemm`: four values of a 16 x 8 block are together."""
-        return f"acc[({row} // 2 * {self.mma.blocks_c} + c // 2) * 4 + {row} % 2 * 2 + c % 2]"
+    def _sum_slot(self, m: str, n: str) -> str:
+        """Where a point of the tile lies: rows are padded where there is room, so that fragments meet fewer banks."""
+        padded = self.tile.n + SUMS_PAD
+        fits = 4 * self.tile.m * padded <= self.shared_bytes()
+        return f"u32({m} * u32({padded if fits else self.tile.n}) + {n})"
 
 
 class _Probe(TaskSource):

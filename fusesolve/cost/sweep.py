@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusesolve.cost.table import (
+    COMPILED,
     DERIVED,
     RESOURCES,
     TERMS,
@@ -56,7 +57,10 @@ def sweep(table: WorkloadTable, families: Sequence[Family], options: PriceOption
         for start in range(0, len(index), step):
             part = index[start : start + step]
             counted += len(part) * width
-            found = family.evaluate(table.rows(part), family.tilings)
+            rows = table.rows(part)
+            if options.compiled and not family.library:
+                rows |= _compiled_columns(table, part, family, options)
+            found = family.evaluate(rows, family.tilings)
             _keep_best(part, family, found, options, allowed, latency, implementation, (tiling, resources, terms))
     return Prices(
         latency=latency, implementation=implementation, tiling=tiling, resources=resources, terms=terms, tilings=counted
@@ -86,6 +90,24 @@ def _keep_best(
         for name in names:
             column = source.get(name)
             destination[name][target] = 0.0 if column is None else np.broadcast_to(column, shape)[rows, best]
+
+
+def _compiled_columns(
+    table: WorkloadTable, part: NDArray[np.intp], family: Family, options: PriceOptions
+) -> dict[str, Array]:
+    """Compiled registers, shared memory, code and spills of (rows x tilings), NaN where nothing was compiled."""
+    width = next(iter(family.tilings.values())).shape[1]
+    found = {f"compiled_{name}": np.full((len(part), width), np.nan) for name in COMPILED}
+    known = False
+    for place, row in enumerate(part):
+        for item in options.compiled.get(table.workloads[row], ()):
+            here = np.ones(width, dtype=bool)
+            for name, column in family.tilings.items():
+                here &= column[0] == item.tiling.get(name, 0)
+            known = known or bool(here.any())
+            for name in COMPILED:
+                found[f"compiled_{name}"][place, here] = getattr(item, name)
+    return found if known else {}
 
 
 def _tiling(family: Family, res: Mapping[str, Array]) -> Columns:

@@ -4,7 +4,7 @@ Prices are computed for a (rows x tilings) block at a time with NumPy; one row i
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,6 +23,7 @@ FIELDS: tuple[str, ...] = tuple(item.name for item in fields(Workload))
 TILING: tuple[str, ...] = (
     "threads", "per_thread", "lanes", "rows", "mode", "split", "tile_m", "tile_n", "tile_k", "stages", "tiles",
 )  # fmt: skip
+COMPILED: tuple[str, ...] = ("registers", "shared_bytes", "code_bytes", "spill_bytes")  # what the compiler decides
 DERIVED: tuple[str, ...] = ("tile_k", "stages")  # not swept: they follow from the row, `evaluate` gives them
 RESOURCES: tuple[str, ...] = (
     "registers", "block_registers", "threads", "blocks", "shared_bytes", "spill_bytes", "occupancy", "missing_blocks",
@@ -38,12 +39,27 @@ HELD_IN_REGISTERS, HELD_IN_SHARED, READ_AGAIN = 0, 1, 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledTiling:
+    """What the compiler made of a generated kernel with one tiling: its numbers take the place of predicted ones.
+
+    Registers of a thread, shared bytes of a block, bytes of code, and bytes that a thread spills.
+    """
+
+    tiling: Mapping[str, int]
+    registers: int
+    shared_bytes: int
+    code_bytes: int
+    spill_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PriceOptions:
-    """What the caller chooses: launch mode, implementations allowed, and terms switched off."""
+    """What the caller chooses: launch mode, implementations allowed, terms switched off, and what is compiled."""
 
     launch: str = "stream"
     implementation: str = "best"
     without: frozenset[str] = frozenset()
+    compiled: Mapping[Workload, Sequence[CompiledTiling]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +92,7 @@ class WorkloadTable:
     def __init__(self, workloads: Sequence[Workload]) -> None:
         data = np.array([[getattr(w, name) for name in FIELDS] for w in workloads], dtype=np.float64)
         self._data = data.reshape(len(workloads), len(FIELDS))
+        self.workloads = workloads
         self._index = {name: position for position, name in enumerate(FIELDS)}
 
     def __len__(self) -> int:

@@ -9,6 +9,7 @@ from fusesolve.errors import InputError
 LAUNCH_MODES = ("stream", "graph")
 IMPLEMENTATIONS = ("best", "library", "generated")
 SIMULATORS = ("closed", "events")
+VERIFIERS = ("none", "compile")
 MOST_STREAMS = 128  # hardware queues of a CUDA device (CUDA C++ Programming Guide, concurrent kernels)
 
 
@@ -19,6 +20,8 @@ class PlanOptions:
     `together`, `apart`: sets of operator names that must (not) share a kernel. `max_memory`: bytes of peak memory.
     `max_kernels`: most kernels. `work_limit`: units of deterministic solver work. `seed` >= 0. `simulate`: "events"
     runs the finished plan through the event simulator too. `streams` >= 1 that kernels may run on.
+    `verify`: "compile" puts what the CUDA compiler makes of
+    chosen kernels and runners-up in place of predicted resources.
     """
 
     strategy: str = "cpsat"
@@ -34,12 +37,13 @@ class PlanOptions:
     seed: int = 0
     simulate: str = "closed"
     streams: int = 1
+    verify: str = "none"
 
     def check(self) -> None:
         """Raise InputError at the first option whose value is not one of its choices."""
         choices = (
             ("launch", self.launch, LAUNCH_MODES), ("implementation", self.implementation, IMPLEMENTATIONS),
-            ("simulate", self.simulate, SIMULATORS),
+            ("simulate", self.simulate, SIMULATORS), ("verify", self.verify, VERIFIERS),
         )  # fmt: skip
         for name, value, allowed in choices:
             if value not in allowed:
@@ -66,6 +70,8 @@ class PlanOptions:
             found["simulate"] = self.simulate
         if self.streams != 1:
             found["streams"] = self.streams
+        if self.verify != "none":
+            found["verify"] = self.verify
         return found
 
 

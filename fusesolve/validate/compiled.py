@@ -19,9 +19,9 @@ def capability_of(profile: HardwareProfile) -> tuple[int, int]:
     text = profile.compute_capability
     major, _, minor = (text or "").partition(".")
     if text is None or not (major.isdigit() and minor.isdigit()):
-        raise InputError(f"--on compile needs an NVIDIA GPU; profile {profile.name} has no compute capability")
+        raise InputError(f"the CUDA compiler needs an NVIDIA GPU; profile {profile.name} has no compute capability")
     if (int(major), int(minor)) < (7, 5):
-        raise InputError(f"--on compile: CUDA 13 compiles for 7.5 and later, profile {profile.name} is {text}")
+        raise InputError(f"CUDA 13 compiles for compute capability 7.5 and later, profile {profile.name} is {text}")
     return int(major), int(minor)
 
 

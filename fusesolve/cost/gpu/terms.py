@@ -88,7 +88,8 @@ def resources(
     registers = profile.registers
     most = np.minimum(float(registers.per_thread_max), _block_share(registers, profile.limits, threads))
     wanted = np.ceil(np.maximum(demand, LEAST_REGISTERS))
-    held = np.minimum(wanted, most)
+    held = _as_compiled(w, "registers", np.minimum(wanted, most))
+    shared = _as_compiled(w, "shared_bytes", shared)
     unit = registers.allocation_unit / profile.limits.warp_size
     shape = np.broadcast_shapes(held.shape, threads.shape, shared.shape)
     held, threads, shared = (np.broadcast_to(item, shape) for item in (held, threads, shared))
@@ -102,15 +103,23 @@ def resources(
         "threads": threads,
         "blocks": np.broadcast_to(blocks, shape),
         "shared_bytes": shared,
-        "spill_bytes": np.broadcast_to(4.0 * np.maximum(wanted - most, 0.0), shape),
+        "spill_bytes": np.broadcast_to(_as_compiled(w, "spill_bytes", 4.0 * np.maximum(wanted - most, 0.0)), shape),
         "occupancy": filled,
         "resident": resident,
         "missing_blocks": np.where(resident < 1, 1.0, 0.0),
-        "code_bytes": np.broadcast_to(np.ceil(np.maximum(code, LEAST_CODE) / 128.0) * 128.0, shape),
+        "code_bytes": np.broadcast_to(
+            _as_compiled(w, "code_bytes", np.ceil(np.maximum(code, LEAST_CODE) / 128.0) * 128.0), shape
+        ),
         "argument_bytes": np.broadcast_to(ARGUMENT_BYTES * w["arrays"] + 16.0, shape),
         "barriers": np.ones(shape),
         "dram_bytes": np.broadcast_to(dram_bytes, shape),
     }
+
+
+def _as_compiled(w: Columns, name: str, predicted: Array) -> Array:
+    """A predicted resource, or what the compiler made of it where that is known."""
+    found = w.get(f"compiled_{name}")
+    return predicted if found is None else np.where(np.isnan(found), predicted, found)
 
 
 def _block_share(registers: Registers, limits: Limits, threads: Array) -> Array:
