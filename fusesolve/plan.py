@@ -107,12 +107,15 @@ class Plan:
     groups: tuple[PlannedGroup, ...]
     warnings: tuple[str, ...]
     conflicts: tuple[Mapping[str, Any], ...] = ()
+    verification: Mapping[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The `fusesolve-plan/1` document as plain data, keys in a fixed order."""
         body = _plain(asdict(self))
         if not self.conflicts:
             del body["conflicts"]
+        if self.verification is None:
+            del body["verification"]
         for group in body["groups"]:
             if not group["parts"]:
                 del group["parts"]

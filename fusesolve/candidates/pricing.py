@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fusesolve.candidates.loops import build_nest
 from fusesolve.candidates.program import Program
@@ -65,6 +66,27 @@ def nanoseconds_of(
 ) -> tuple[int | None, ...]:
     """Cost of each workload in whole ns, None where the limits refuse every tiling."""
     return nanoseconds(price_workloads(workloads, profile, options))
+
+
+def add_prices(priced: Priced, rows: NDArray[np.intp]) -> Priced:
+    """The space with these rows priced again under `priced.options`; all others keep their prices."""
+    prices = price_workloads([priced.space.workloads[row] for row in rows], priced.profile, priced.options)
+
+    def put(old: np.ndarray, new: np.ndarray) -> np.ndarray:
+        found = old.copy()
+        found[rows] = new
+        return found
+
+    def columns(old: Mapping[str, np.ndarray], new: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return {name: put(column, new[name]) for name, column in old.items()}
+
+    before = priced.prices
+    merged = Prices(
+        latency=put(before.latency, prices.latency), implementation=put(before.implementation, prices.implementation),
+        tiling=columns(before.tiling, prices.tiling), resources=columns(before.resources, prices.resources),
+        terms=columns(before.terms, prices.terms), tilings=before.tilings,
+    )  # fmt: skip
+    return replace(priced, prices=merged, cost_ns=_nanoseconds(merged))
 
 
 def extend_priced(priced: Priced, groups: Sequence[FusionGroup]) -> tuple[Priced, tuple[Kernel, ...]]:

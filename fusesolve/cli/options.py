@@ -31,6 +31,13 @@ class Launch(StrEnum):
     GRAPH = "graph"
 
 
+class Verify(StrEnum):
+    """What a plan's kernels are verified with while it is made."""
+
+    NONE = "none"
+    COMPILE = "compile"
+
+
 class Simulate(StrEnum):
     """How the finished plan is timed."""
 
@@ -144,6 +151,11 @@ LaunchOpt = Annotated[
 SimulateOpt = Annotated[
     Simulate,
     typer.Option("--simulate", help="closed: the formulas that the plan was chosen by; events: also block by block.",
+                 rich_help_panel=PLAN_PANEL),
+]  # fmt: skip
+VerifyOpt = Annotated[
+    Verify,
+    typer.Option("--verify", help="compile: plan with what the CUDA compiler makes of the chosen kernels.",
                  rich_help_panel=PLAN_PANEL),
 ]  # fmt: skip
 StreamsOpt = Annotated[

@@ -31,6 +31,8 @@ from fusesolve.cli.options import (
     TimeLimitOpt,
     TogetherOpt,
     VerboseOpt,
+    Verify,
+    VerifyOpt,
     WorkersOpt,
     WorkLimitOpt,
     sink,
@@ -74,6 +76,7 @@ def plan_command(
     streams: StreamsOpt = 1,
     implementation: ImplementationOpt = Implementation.BEST,
     simulate: SimulateOpt = Simulate.CLOSED,
+    verify: VerifyOpt = Verify.NONE,
     form: FormatOpt = None,
     output: OutputOpt = None,
     quiet: QuietOpt = False,
@@ -91,6 +94,7 @@ def plan_command(
         work_limit=work_limit, workers=workers, seed=seed, together=together or (), apart=apart or (), pins=pins,
         recompute=not no_recompute, max_memory=max_memory, max_kernels=max_kernels, launch=launch.value,
         streams=streams, implementation=implementation.value, simulate=simulate.value,
+        verify=verify.value,
     )  # fmt: skip
     run_plan(graph, hardware, request, goal, quiet=quiet, verbose=verbose)
 

@@ -37,6 +37,7 @@ class PlanRequest:
     streams: int
     implementation: str
     simulate: str = "closed"
+    verify: str = "none"
 
     def keywords(self) -> dict[str, Any]:
         """The keywords of `fusesolve.plan`; InputError names the first option whose value makes no sense."""
@@ -60,6 +61,7 @@ class PlanRequest:
             "implementation": self.implementation,
             "simulate": self.simulate,
             "streams": self.streams,
+            "verify": self.verify,
         }
 
     def _check_numbers(self) -> None:

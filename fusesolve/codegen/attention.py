@@ -13,11 +13,12 @@ from math import prod
 from fusesolve.codegen.affine import Affine, flatten, variable
 from fusesolve.codegen.contraction import GemmLoops, gemm_loops
 from fusesolve.codegen.folds import Fold
-from fusesolve.codegen.kernel import STATIC_SHARED, EmittedKernel, Task, TaskSource, Workspace, ceil_div
+from fusesolve.codegen.kernel import STATIC_SHARED, EmittedKernel, Task, TaskSource, Workspace, ceil_div, shared_type
 from fusesolve.codegen.lanes import Partial, Team, join_lanes
 from fusesolve.codegen.pointwise import over_points
 from fusesolve.codegen.scalars import UnsupportedError, compute_type
 from fusesolve.codegen.windows import enter, product
+from fusesolve.cost.gpu.layout import attention_bytes
 from fusesolve.graph import DType, Graph, Node
 from fusesolve.ops import OPS, operand_types
 from fusesolve.ops.definition import OpKind
@@ -116,7 +117,19 @@ class _Attention:
         found = {kind.dtype for node in self.nodes for kind in operand_types(graph, node)}
         if any(not kind.is_float or kind is DType.F64 or kind.itemsize == 1 for kind in found):
             raise UnsupportedError("attention in another type than f32, f16 or bf16 is not supported")
-        return found.pop() if found == {DType.F16} else DType.F32
+        return found.pop() if found in ({DType.F16}, {DType.BF16}) else DType.F32
+
+    def _narrowed(self, text: str) -> str:
+        """An f32 element as it lies in shared memory; bf16 as its bits, rounded to nearest even."""
+        if self.stored is not DType.BF16:
+            return text if self.stored is DType.F32 else f"{self.stored.value}({text})"
+        bits = f"u32(float_bits({text}))"
+        rounded = f"({bits} + u32(32767) + ({bits} >> u32(16) & u32(1))) >> u32(16)"
+        return f"u16(32704) if {text} != {text} else u16({rounded})"
+
+    def _widened(self, slot: str) -> str:
+        """An element of shared memory in f32."""
+        return f"bits_float(i32(u32({slot}) << u32(16)))" if self.stored is DType.BF16 else f"f32({slot})"
 
     def emit(self) -> tuple[EmittedKernel, ...]:
         """All kernels of the group."""
@@ -132,7 +145,7 @@ class _Attention:
         source = self.task.source(workspace=space is not None)
         tiles = ceil_div(self.m, self.queries)
         elements = self.queries * self.inner + self.keys * (self.inner + self.head)
-        shared = elements * self.stored.itemsize
+        shared = attention_bytes(self.queries, self.keys, self.inner, self.head, self.stored.itemsize)
         dynamic = shared > STATIC_SHARED - 4096
         self._begin(source, tiles, 0 if dynamic else elements)
         self._strip(source, "q", self.queries, 0)
@@ -158,7 +171,7 @@ class _Attention:
         source.unravel("batch", self.score.batch, place, source.depth)
         source.line(f"live = m_base + local < u32({self.m})")
         source.line(f"mrow = min(u32(m_base + local), u32({self.m - 1}))")
-        source.line(f"sh = cuda.shared.array({elements}, {'' if elements else 'd_'}{self.stored.value})")
+        source.line(f"sh = cuda.shared.array({elements}, {'' if elements else 'd_'}{shared_type(self.stored)})")
         source.line(f"acc = cuda.local.array({self.head}, f32)")
         with source.block(f"for d in range({self.head}):"):
             source.line("acc[d] = f32(0)")
@@ -185,8 +198,7 @@ class _Attention:
                         source.line(f"x = {self._operand(source, open_, node, left=which == 'q')}")
                     source.unravel(flat, order, place, depth)
                     source.unravel("ci", loops, place, depth)
-                narrowed = "x" if self.stored is DType.F32 else f"{self.stored.value}(x)"
-                source.line(f"sh[u32({start}) + f] = {narrowed}")
+                source.line(f"sh[u32({start}) + f] = {self._narrowed('x')}")
 
     def _operand(self, source: TaskSource, open_: ExitStack, node: Node, *, left: bool) -> str:
         position = self.first if node is self.nodes[0] else self.second
@@ -221,8 +233,9 @@ class _Attention:
         source.line("mi = mrow")
         source.line("dot = f32(0)")
         with source.block(f"for d in range({self.inner}):"):
-            left = f"f32(sh[local * u32({self.inner}) + u32(d)])"
-            source.line(f"dot += {left} * f32(sh[u32({k_start}) + w * u32({self.inner}) + u32(d)])")
+            left = self._widened(f"sh[local * u32({self.inner}) + u32(d)]")
+            right = self._widened(f"sh[u32({k_start}) + w * u32({self.inner}) + u32(d)]")
+            source.line(f"dot += {left} * {right}")
         place, depth = len(source.lines), source.depth
         source.known[self.nodes[0].outputs[0]] = (source.coords(self.first), "dot")
         logit = source.at(self.softmax.logits, self._score_index(source, self.softmax.logits))
@@ -237,7 +250,8 @@ class _Attention:
         source.line(f"weight = f32(0) if {logit} == f32(-inf) else exp({logit} - high)")
         source.line("total = total + weight")
         with source.block(f"for d in range({self.head}):"):
-            source.line(f"acc[d] += weight * f32(sh[u32({v_start}) + w * u32({self.head}) + u32(d)])")
+            value = self._widened(f"sh[u32({v_start}) + w * u32({self.head}) + u32(d)]")
+            source.line(f"acc[d] += weight * {value}")
 
     def _score_index(self, source: TaskSource, name: str) -> tuple[Affine, ...]:
         """The index of a value between the contractions at the current point."""

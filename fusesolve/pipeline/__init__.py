@@ -3,8 +3,10 @@
 import os
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from fusesolve.cost.events import check_events
+from fusesolve.errors import InputError
 from fusesolve.graph import Graph
 from fusesolve.hardware import HardwareProfile
 from fusesolve.hardware_yaml import load_profile
@@ -16,6 +18,7 @@ from fusesolve.pipeline.options import Bindings, Event, PlanOptions, Report
 from fusesolve.pipeline.planning import Clock, Planning, prepare
 from fusesolve.pipeline.policy import check_strategy, follow_policy
 from fusesolve.pipeline.streams import Scheduled, schedule_plan
+from fusesolve.pipeline.verify import Verified, check_verify, verify_plan
 from fusesolve.plan import Plan
 from fusesolve.solve import SolveResult
 from fusesolve.strategies import POLICIES
@@ -36,6 +39,7 @@ def plan(
     implementation: str = "best",
     simulate: str = "closed",
     streams: int = 1,
+    verify: str = "none",
     together: Sequence[Sequence[str]] = (),
     apart: Sequence[Sequence[str]] = (),
     max_memory: int | None = None,
@@ -50,14 +54,15 @@ def plan(
 
     `bind`: symbolic dimensions. `time_limit`: seconds for everything, None for no limit. `max_memory`: bytes.
     `workers`: threads, never changes the plan. `streams`: kernels on different ones may overlap. `simulate`: "events"
-    also simulates the plan block by block on a GPU (`timing`, and `simulated_ns` of each group). Raises InputError for
-    bad input; where no plan exists or none was found the status says so and there are no groups.
+    also simulates the plan block by block on a GPU (`timing`, and `simulated_ns` of each group). `verify`: "compile"
+    compiles what is chosen and its runners-up, and plans with the compiled resources (`verification`). Raises
+    InputError for bad input; where no plan exists or none was found the status says so and there are no groups.
     """
     options = PlanOptions(
         strategy=strategy, recompute=recompute, launch=launch, implementation=implementation,
         together=tuple(map(tuple, together)), apart=tuple(map(tuple, apart)), max_memory=max_memory,
         max_kernels=max_kernels, as_dtype=as_dtype, work_limit=work_limit, seed=seed,
-        simulate=simulate, streams=streams,
+        simulate=simulate, streams=streams, verify=verify,
     )  # fmt: skip
     planning = begin(
         graph, hardware, options, bind=bind, strict=strict, time_limit=time_limit, workers=workers, progress=progress
@@ -82,6 +87,8 @@ def begin(
         check_events(profile, "--simulate events")
     if options.streams > 1:
         check_events(profile, f"--streams {options.streams}")
+    if options.verify == "compile":
+        _check_verified(options, profile)
     since = time.monotonic()
     if progress is not None:
         progress(Event(stage="import"))
@@ -98,9 +105,13 @@ def begin(
 def finish(planning: Planning) -> Plan:
     """Solve and assemble."""
     since = time.monotonic()
+    verified: Verified | None = None
     if planning.options.strategy in POLICIES:
         followed = follow_policy(planning, planning.options.strategy)
         planning, columns, result = followed.planning, followed.columns, followed.result
+    elif planning.options.verify == "compile":
+        verified = verify_plan(planning)
+        planning, columns, result = verified.planning, verified.columns, verified.result
     else:
         columns, result = planning.solve()
     scheduled = _on_streams(planning, columns, result)
@@ -113,7 +124,19 @@ def finish(planning: Planning) -> Plan:
     limit = planning.options.max_memory
     if scheduled is not None and limit is not None and (found.peak_memory_bytes or 0) > limit:
         return assemble(planning, columns.kernels, result, schedule_plan(planning, columns, result, 1))
-    return found
+    if verified is None or not found.groups:
+        return found
+    groups = verified.shown(found.groups)
+    return replace(found, groups=groups, verification=verified.record(groups))
+
+
+def _check_verified(options: PlanOptions, profile: HardwareProfile) -> None:
+    """Raise where nothing can be compiled, or the strategy does not choose by price."""
+    if options.strategy in POLICIES or options.strategy == "unfused":
+        raise InputError(f"--verify compile needs a strategy that solves, such as cpsat; {options.strategy} does not")
+    if options.streams > 1:
+        raise InputError(f"--verify compile plans for one stream: leave out --streams {options.streams}")
+    check_verify(profile)
 
 
 def _on_streams(planning: Planning, columns: ColumnSet, result: SolveResult) -> Scheduled | None:

@@ -55,7 +55,7 @@ def test_a_pointwise_kernel():
     assert us(found, "fma") == pytest.approx(24.0)  # 153.6 M / 6.4e12
     assert us(found, "sfu") == pytest.approx(32.0)  # 51.2 M / 1.6e12
     assert us(found, "alu") == pytest.approx(20.0)  # 5 per array and point, four points at a time: 128 M / 6.4e12
-    assert value(res, "registers") == 16  # 8.6 + 1.19 x 5 held values + 0.84 = 15.39
+    assert 14 <= value(res, "registers") <= 28  # fitted on compiled kernels
     assert value(res, "blocks") == 50_000
     assert value(res, "occupancy") == 1.0  # 8 blocks of 8 warps
     # 50,000 blocks over 800 slots: 62.5 waves; a block takes 0.5 us of memory latency and 0.25 us
@@ -97,7 +97,8 @@ def test_a_transpose_is_staged_through_shared_memory():
 
 SOFTMAX = workload(
     Template.ROW, outer=1000, inner=4096, passes=3, reductions=2, live=3, full_reads=1, full_writes=1, arrays=2,
-    held_bytes=4.0, reread_bytes=16_384_000.0, read_bytes=16_384_000, write_bytes=16_384_000,
+    held_bytes=4.0, held_loads=1, fold_bytes=8, reread_bytes=16_384_000.0, read_bytes=16_384_000,
+    write_bytes=16_384_000,
     footprint_bytes=32_768_000, fma=3 * 4_096_000.0, sfu=4_096_000.0,
 )  # fmt: skip
 ROW = {"threads": 256, "lanes": 256, "rows": 1, "split": 1}
@@ -106,7 +107,7 @@ ROW = {"threads": 256, "lanes": 256, "rows": 1, "split": 1}
 def test_a_row_held_in_registers():
     """Softmax over 1000 rows of 4096 f32: 16 elements a thread."""
     res, found = rows.evaluate(DEVICE, columns(SOFTMAX), tiling(**ROW, mode=HELD_IN_REGISTERS))
-    assert value(res, "registers") == 32  # 16.3 + 1.35 x 16 = 37.9 is below the compiler's knee of 44
+    assert 24 <= value(res, "registers") <= 40  # fitted on compiled kernels; 32 is the compiler's plateau
     assert value(res, "shared_bytes") == 2 * 8 * 4  # one f32 per warp for each of the two reductions
     assert value(res, "dram_bytes") == 32_768_000
     assert us(found, "dram") == pytest.approx(32.768)
@@ -230,7 +231,7 @@ def test_attention_streams_keys_past_tiles_of_queries():
     tile = tiling(tile_m=64, tile_n=64, split=1, mode=1)
     res, found = attention.evaluate(DEVICE, columns(item), tile, library=True)
     assert value(res, "blocks") == 192
-    assert value(res, "shared_bytes") == 2 * 3 * 64 * 64 + 4 * 64 * 2  # queries, keys, values; maximum and sum
+    assert value(res, "shared_bytes") == 2 * 3 * 64 * 64  # queries, keys, values
     steps, rounds = 16, 1.92
     product = 2 * 64 * 64 * 128 / (1.024e14 * 0.9 / 100) * 1e6  # both products of 64 x 64 scores: 1.14 us
     exponential = 64 * 64 / 1.6e10 * 0.8 * 1e6  # 80 % is exposed: 0.20 us; loading 64 keys and values takes 0.18 us

@@ -9,20 +9,21 @@ from fusesolve.cost.gpu.features import Fit
 
 FITTED: Mapping[str, Fit] = {
     "point_registers": Fit(
-        knee=36.0, rows=327, error=0.105,
+        knee=38.44, rows=327, error=0.084,
         weights={
-            "one": 11.415, "arrays": 0.079, "live": 0.423, "scratch": 0.883, "doubled": 3.665,
-            "newer": 1.543, "newer_doubled": 0.926, "apart": -7.96, "parts": 0.018, "single": -1.901,
-            "eight": -3.781,
+            "one": 7.966, "arrays": -0.649, "live": 1.318, "scratch": 0.349, "newer": 3.266,
+            "called": -2.156, "branches": 1.767, "window": 19.895, "parts": 0.162, "free": 3.338,
+            "doubled": 1.749, "doubled_wide": 1.644, "eight": -1.599, "eight_wide": -2.397, "newer_free": -2.869,
+            "newer_doubled": 1.564, "reads": 0.311, "doubled_bound": 2.474,
         },
-    ),  # fmt: skip
+    ),
     "point_code": Fit(
         knee=None, rows=327, error=0.107,
         weights={
             "one": 213.07, "body": 16.51, "once": 14.46, "moved": 40.05, "row_reads": 63.09,
             "arrays": 36.98, "parts": 12.87, "parts_each": 11.1, "narrow": 19.5,
         },
-    ),  # fmt: skip
+    ),
     "row_registers": Fit(
         knee=37.47, rows=174, error=0.058,
         weights={
@@ -32,7 +33,7 @@ FITTED: Mapping[str, Fit] = {
             "passes": -2.427, "strip": -3.389, "kept": 0.938, "kept_few": 0.004, "kept_ends": 6.656,
             "several": -1.768, "flight": 0.055, "shared": 0.265,
         },
-    ),  # fmt: skip
+    ),
     "row_code": Fit(
         knee=None, rows=174, error=0.128,
         weights={
@@ -40,41 +41,41 @@ FITTED: Mapping[str, Fit] = {
             "arrays": 48.12, "row_reads": 47.98, "folds": 1516.81, "parts": 74.79, "parts_each": 557.13,
             "narrow": 19.61, "ends": 892.32, "ends_held": 637.86, "split": 260.1,
         },
-    ),  # fmt: skip
+    ),
     "fma_registers": Fit(
         knee=None, rows=0, error=0.000,
         weights={
-            "one": 24.0,
+            "one": 16.0, "points": 1.0, "side": 2.0, "behind": 1.0, "scratch": 0.5,
         },
-    ),  # fmt: skip
+    ),
     "fma_code": Fit(
         knee=None, rows=0, error=0.000,
         weights={
-            "one": 2000.0,
+            "one": 3000.0, "points": 110.0, "behind": 16.5, "loads": 18.7,
         },
-    ),  # fmt: skip
+    ),
     "tensor_registers": Fit(
         knee=None, rows=0, error=0.000,
         weights={
-            "one": 24.0,
+            "one": 40.0, "points": 0.7, "side": 4.0,
         },
-    ),  # fmt: skip
+    ),
     "tensor_code": Fit(
         knee=None, rows=0, error=0.000,
         weights={
-            "one": 2000.0,
+            "one": 9000.0, "points": 50.0,
         },
-    ),  # fmt: skip
+    ),
     "attention_registers": Fit(
         knee=None, rows=0, error=0.000,
         weights={
-            "one": 24.0,
+            "one": 40.0, "head": 1.0,
         },
-    ),  # fmt: skip
+    ),
     "attention_code": Fit(
         knee=None, rows=0, error=0.000,
         weights={
-            "one": 2000.0,
+            "one": 3000.0, "head": 100.0,
         },
-    ),  # fmt: skip
-}  # fmt: skip
+    ),
+}
