@@ -86,7 +86,7 @@ def add_prices(priced: Priced, rows: NDArray[np.intp]) -> Priced:
         tiling=columns(before.tiling, prices.tiling), resources=columns(before.resources, prices.resources),
         terms=columns(before.terms, prices.terms), tilings=before.tilings,
     )  # fmt: skip
-    return replace(priced, prices=merged, cost_ns=_nanoseconds(merged))
+    return replace(priced, prices=merged, cost_ns=nanoseconds(merged))
 
 
 def extend_priced(priced: Priced, groups: Sequence[FusionGroup]) -> tuple[Priced, tuple[Kernel, ...]]:
