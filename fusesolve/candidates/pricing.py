@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fusesolve.candidates.loops import build_nest
 from fusesolve.candidates.program import Program
@@ -68,13 +67,13 @@ def nanoseconds_of(
     return nanoseconds(price_workloads(workloads, profile, options))
 
 
-def add_prices(priced: Priced, rows: NDArray[np.intp]) -> Priced:
+def add_prices(priced: Priced, rows: Sequence[int]) -> Priced:
     """The space with these rows priced again under `priced.options`; all others keep their prices."""
     prices = price_workloads([priced.space.workloads[row] for row in rows], priced.profile, priced.options)
 
     def put(old: np.ndarray, new: np.ndarray) -> np.ndarray:
         found = old.copy()
-        found[rows] = new
+        found[list(rows)] = new
         return found
 
     def columns(old: Mapping[str, np.ndarray], new: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

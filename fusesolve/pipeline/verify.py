@@ -9,8 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from fusesolve.candidates.pricing import Priced, add_prices
 from fusesolve.candidates.space import Kernel
 from fusesolve.codegen.planned import PlannedKernel
@@ -194,4 +192,4 @@ class _Verifier:
         priced = self.planning.priced
         facts = {workload: tuple(items.values()) for workload, items in self.facts.items()}
         options = replace(priced.options, compiled=facts)
-        self.planning = replace(self.planning, priced=add_prices(replace(priced, options=options), np.asarray(rows)))
+        self.planning = replace(self.planning, priced=add_prices(replace(priced, options=options), rows))

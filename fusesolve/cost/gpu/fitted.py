@@ -55,27 +55,31 @@ FITTED: Mapping[str, Fit] = {
         },
     ),
     "tensor_registers": Fit(
-        knee=None, rows=0, error=0.000,
+        knee=None, rows=110, error=0.018,
         weights={
-            "one": 40.0, "points": 0.7, "side": 4.0,
+            "one": 52.167, "points": 0.525, "side": 5.338, "behind": 0.995, "scratch": 0.08,
+            "newer": -0.353, "parts": 0.156, "split": 0.142, "double": -1906.547, "in_front": -1.386,
+            "strips": -1.07, "few": -2.038, "rows": -0.832,
         },
     ),
     "tensor_code": Fit(
-        knee=None, rows=0, error=0.000,
+        knee=None, rows=110, error=0.049,
         weights={
-            "one": 9000.0, "points": 50.0,
+            "one": 4528.58, "points": 83.54, "behind": 0.27, "loads": 3.05, "strips": 85.54,
+            "strips_parts": 40.7, "in_front": 201.88, "parts": 160.25, "split": 286.19,
         },
     ),
     "attention_registers": Fit(
-        knee=None, rows=0, error=0.000,
+        knee=None, rows=12, error=0.012,
         weights={
-            "one": 40.0, "head": 1.0,
+            "one": 13.464, "result": 0.47, "scores": -0.284, "head": 0.996, "scratch": 2.693,
+            "live": 1.775, "newer": 9.391, "parts": -0.201, "split": -7.227,
         },
     ),
     "attention_code": Fit(
-        knee=None, rows=0, error=0.000,
+        knee=None, rows=12, error=0.029,
         weights={
-            "one": 3000.0, "head": 100.0,
+            "inner": 212.29, "parts": 143.49, "once": 121.66,
         },
     ),
 }
