@@ -9,10 +9,9 @@ import time
 from pathlib import Path
 from statistics import median
 
-from fusesolve.cost.events import Step, simulate_events
-from fusesolve.group import TEMPLATES
+from fusesolve.cost.events import simulate_events
 from fusesolve.pipeline import PlanOptions, begin
-from fusesolve.pipeline.timing import wait_for
+from fusesolve.pipeline.timing import make_step, wait_for
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "graphs"))
 
@@ -35,8 +34,8 @@ def main(count: int) -> None:
     for streams, launch, repeats in ((1, "stream", 1), (1, "stream", REPEATS), (1, "graph", REPEATS),
                                      (4, "stream", REPEATS), (4, "graph", REPEATS)):  # fmt: skip
         steps = [
-            Step(row=k.unique, template=TEMPLATES.index(priced.space.templates[k.unique]), stream=i % streams, after=w)
-            for i, (k, w) in enumerate(zip(order, waits, strict=True))
+            make_step(priced, kernel, i % streams, w)
+            for i, (kernel, w) in enumerate(zip(order, waits, strict=True))
         ]
         seconds = []
         for _ in range(repeats):

@@ -136,10 +136,13 @@ def _solve_with(planning: Planning, columns: ColumnSet, costs: Sequence[int], wa
 
 
 def _bound_by_work(planning: Planning, needs: _Needs, columns: ColumnSet, chosen: Sequence[int]) -> int:
-    """Least time for which any plan keeps the resource busy that keeps this plan's kernels busiest (ns)."""
-    work = [_work_ns(needs.of(kernel), needs.capacity) for kernel in columns.kernels]
-    totals = [sum(work[i][r] for i in chosen) for r in range(len(needs.capacity))]
+    """Least time (ns) for which any plan keeps DRAM or L2 busy, whichever this plan keeps busier.
+
+    Packs move what their parts move, so that it also holds for packs that the search for plans on one stream left out.
+    """
+    work = [needs.of(kernel).moving_ns for kernel in columns.kernels]
+    totals = [sum(work[i][r] for i in chosen) for r in range(len(work[0]))]
     busiest = totals.index(max(totals))
-    found = _solve_with(planning, columns, [math.floor(times[busiest]) for times in work], chosen)
+    found = _solve_with(planning, columns, [math.floor(moving[busiest]) for moving in work], chosen)
     spare = len(columns.problem.producer)  # a column costs 1 ns at least, and makes a value
     return max(0, (found.bound or 0) - spare) if found.status is not Status.INFEASIBLE else 0

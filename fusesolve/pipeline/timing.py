@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fusesolve.candidates.pricing import Priced
 from fusesolve.candidates.program import Program
 from fusesolve.candidates.space import Kernel
-from fusesolve.cost.events import Step, Timeline, simulate_events
+from fusesolve.cost.events import Part, Step, Timeline, simulate_events
 from fusesolve.group import TEMPLATES
 from fusesolve.pipeline.memory import constant_bytes, live_bytes
 
@@ -65,12 +65,20 @@ def peak_of_schedule(program: Program, order: Sequence[Kernel], start: Sequence[
     return constant_bytes(program) + most
 
 
+def make_step(priced: Priced, kernel: Kernel, stream: int, after: tuple[int, ...]) -> Step:
+    """A launch for the event simulator: one kernel, or the parts of a pack."""
+    space = priced.space
+    rows = (kernel.unique, *(part.unique for part in space.packs.get(kernel.unique, ())))
+    whole, *parts = (Part(row=row, template=TEMPLATES.index(space.templates[row])) for row in rows)
+    return Step(row=whole.row, template=whole.template, stream=stream, after=after, parts=tuple(parts))
+
+
 def simulate_order(priced: Priced, order: Sequence[Kernel], streams: Sequence[int] | None = None) -> Simulated:
     """Simulate kernels launched in `order`, kernel i on `streams[i]` (None: all on one)."""
     places = streams or [0] * len(order)
     steps = [
-        Step(row=k.unique, template=TEMPLATES.index(priced.space.templates[k.unique]), stream=stream, after=after)
-        for k, stream, after in zip(order, places, wait_for(priced.space.program, order), strict=True)
+        make_step(priced, kernel, stream, after)
+        for kernel, stream, after in zip(order, places, wait_for(priced.space.program, order), strict=True)
     ]
     return _in_ns(simulate_events(steps, priced.prices, priced.profile, priced.options.launch))
 

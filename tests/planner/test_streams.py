@@ -39,7 +39,8 @@ def graph(text):
 
 @pytest.fixture(scope="module")
 def branches():
-    return {n: plan("inception_branches", DEVICE, streams=n).to_dict() for n in (1, 2)}
+    """Library kernels cannot be packed into one launch: on one stream the branches run one after the other."""
+    return {n: plan("inception_branches", DEVICE, streams=n, implementation="library").to_dict() for n in (1, 2)}
 
 
 def spans(document):
@@ -80,7 +81,7 @@ def test_the_document_keeps_the_schema(branches):
 
 
 def test_one_stream_changes_nothing(branches):
-    asked = plan("inception_branches", DEVICE, streams=1).to_dict()
+    asked = plan("inception_branches", DEVICE, streams=1, implementation="library").to_dict()
     assert asked | {"seconds": {}} == branches[1] | {"seconds": {}}
     assert "streams" not in asked["options"]
 
@@ -91,7 +92,7 @@ def test_overlap_takes_memory(branches):
 
 def test_a_memory_limit_leaves_a_plan_that_keeps_it(branches):
     limit = branches[1]["peak_memory_bytes"]
-    found = plan("inception_branches", DEVICE, streams=2, max_memory=limit)
+    found = plan("inception_branches", DEVICE, streams=2, max_memory=limit, implementation="library")
     assert found.objective_ns is not None
     assert found.peak_memory_bytes <= limit
 
@@ -122,6 +123,16 @@ def test_the_simulator_sees_the_overlap_too():
     first, second = two.groups
     assert second.simulated_start_ns < first.simulated_start_ns + first.simulated_ns
     assert two.timing["simulated_ns"] <= 1.1 * two.objective_ns  # kernels that were let overlap do not slow each other
+
+
+def test_packs_and_streams_compete():
+    """Two small products: one launch for both, two streams, or whatever is shorter where both are allowed."""
+    packed = plan(graph(FORK), DEVICE, implementation="generated")
+    streamed = plan(graph(FORK), DEVICE, streams=2, implementation="generated", apart=[("u", "v")])
+    both = plan(graph(FORK), DEVICE, streams=2, implementation="generated", simulate="events")
+    assert [group.template for group in packed.groups] == ["packed"]
+    assert both.objective_ns == min(packed.objective_ns, streamed.objective_ns)
+    assert both.timing["simulated_ns"] == pytest.approx(both.objective_ns, rel=0.1)
 
 
 def test_a_policy_is_scheduled_as_it_is():

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from fusesolve.cost.events.launches import Step, link_steps
+from fusesolve.cost.events.launches import Part, Step, first_places, link_steps
 from fusesolve.cost.events.simulator import run_loads, simulate_events
 from fusesolve.cost.events.tables import BLOCK, KERNEL, UNIT
 from fusesolve.cost.table import PriceOptions
@@ -184,6 +184,36 @@ def test_launches_on_a_stream_and_in_a_graph():
     link_steps(kernels, steps, launches / 3, GPU, "graph")
     assert kernels["issued"] / US == pytest.approx([1, 0, 1])
     assert kernels["gap"] / US == pytest.approx([1, 0, 1])
+
+
+def test_the_parts_of_a_pack_share_a_launch_and_each_has_a_slot():
+    part = Part(row=0, template=0)
+    steps = [
+        Step(row=0, template=0, parts=(part, part, part)), Step(row=0, template=0),
+        Step(row=0, template=0, stream=1, after=(0,), parts=(part, part)),
+    ]  # fmt: skip
+    assert first_places(steps) == [0, 3, 4, 6]
+    kernels = np.zeros(6, dtype=KERNEL)
+    after = link_steps(kernels, steps, np.array([3.0, 3.0, 3.0]) * US, GPU, "stream")
+    assert kernels["issued"] / US == pytest.approx([3, 3, 3, 6, 9, 9])
+    assert kernels["stream"].tolist() == [0, 0, 0, 0, 1, 1]
+    assert kernels["slot"].tolist() == [0, 2, 3, 0, 1, 4]  # two streams, then two more places for each
+    assert kernels["wanted"].tolist() == [0, 0, 0, 3, 3, 3]
+    assert after.tolist() == [3, 4, 5] * 3
+
+
+def test_a_pack_takes_as_long_as_its_parts_together():
+    """Two streams of bytes in one launch: no part waits for the other, and both share the bandwidth."""
+    from fusesolve.candidates.pricing import price_workloads
+    from fusesolve.group import Workload
+
+    points = 25_600 * 1024
+    one = Workload(template=0, inner=points, read_bytes=4 * points, write_bytes=4 * points, full_reads=1, full_writes=1)
+    prices = price_workloads([one], GPU, PriceOptions())
+    alone = simulate_events([Step(row=0, template=0)], prices, GPU, "stream").total
+    part = Part(row=0, template=0)
+    both = simulate_events([Step(row=0, template=0, parts=(part, part))], prices, GPU, "stream").total
+    assert both == pytest.approx(2 * alone, rel=0.05)
 
 
 def test_a_step_waits_for_earlier_ones_only():

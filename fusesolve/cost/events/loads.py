@@ -22,6 +22,7 @@ from fusesolve.hardware import HardwareProfile
 
 ACCUMULATORS = 32_768.0  # of a unit's registers that tiles of a contraction may hold, in at most MOST_TILES tiles
 MOST_TILES = 4.0
+ROOM = ("registers", "threads", "shared_bytes")  # resources that a block holds on its unit
 SMALLEST = 1e-15  # seconds: keeps the duration of a block above zero
 
 
@@ -35,30 +36,35 @@ def unit_room(profile: HardwareProfile) -> Records:
 
 
 def read_loads(
-    prices: Prices, index: NDArray[np.intp], templates: NDArray[np.int64], profile: HardwareProfile
-) -> tuple[Records, Records]:
+    prices: Prices, index: NDArray[np.intp], templates: NDArray[np.int64], profile: HardwareProfile,
+    hosts: NDArray[np.intp] | None = None,
+) -> tuple[Records, Records]:  # fmt: skip
     """KERNEL rows (launches left open) and BLOCK rows of the priced rows `index`, each with a legal tiling.
 
-    `templates[i]` counts in `Template`'s order.
+    `templates[i]` counts in `Template`'s order. `hosts[i]`: the row whose start, registers, threads and shared memory
+    the blocks of row i have (the pack that it is part of); None: its own.
     """
     terms = {name: column[index] for name, column in prices.terms.items()}
     res = {name: column[index] for name, column in prices.resources.items()}
     tiling = {name: column[index] for name, column in prices.tiling.items()}
     parts = _split_terms(terms, templates)
-    waves = _shape_waves(res, tiling, terms, templates, profile)
+    own = _shape_waves(res, tiling, terms, templates, profile)
+    once = {name: prices.terms[name][index if hosts is None else hosts] for name in ("arguments", "floor", "code")}
+    room = {name: prices.resources[name][index if hosts is None else hosts] for name in ROOM}
+    waves = own if hosts is None else _shape_waves(res | room, tiling, terms, templates, profile)
     body = _body(prices, index)
     law = _whole(parts)
     scale = np.where(law > 0, body / np.maximum(law, SMALLEST), 1.0)  # 1 where the law is the closed form
     kernels = np.zeros(len(index), dtype=KERNEL)
     idle = np.where(waves.blocks < 1, body, 0.0)
-    kernels["head"] = terms["arguments"] + terms["floor"] + terms["code"] + idle
+    kernels["head"] = once["arguments"] + once["floor"] + once["code"] + idle
     kernels["post"] = terms["split"]
     kernels["blocks"], kernels["tail"], kernels["most"] = waves.blocks, waves.blocks - waves.rest, waves.resident
     count = np.maximum(waves.blocks, 1)
     kernels["dram"], kernels["l2"] = parts.dram / count * scale, parts.l2 / count * scale
     kernels["inner"], kernels["outer"] = parts.inner, parts.outer
-    _set_room(kernels, res, profile)
-    return kernels, _share_out(parts, waves, scale, float(profile.compute.units))
+    _set_room(kernels, room, profile)
+    return kernels, _share_out(parts, own, waves, scale, float(profile.compute.units))
 
 
 def explained_share(prices: Prices, index: NDArray[np.intp], templates: NDArray[np.int64]) -> Array:
@@ -138,7 +144,7 @@ def _whole(parts: _Parts) -> Array:
 def _shape_waves(
     res: Columns, tiling: Columns, terms: Columns, templates: NDArray[np.int64], profile: HardwareProfile
 ) -> _Shape:
-    whole = {name: res[name].astype(np.int64) for name in ("registers", "threads", "shared_bytes")}
+    whole = {name: res[name].astype(np.int64) for name in ROOM}
     fit = np.maximum(blocks_per_unit(profile, whole["registers"], whole["threads"], whole["shared_bytes"]), 1)
     product = templates == list(Template).index(Template.CONTRACTION)
     head = templates == list(Template).index(Template.ATTENTION)
@@ -156,11 +162,14 @@ def _shape_waves(
     return _Shape(blocks=blocks, resident=resident, full=full, rest=rest, last=np.where(rest > 0, last, 0.0))
 
 
-def _share_out(parts: _Parts, waves: _Shape, scale: Array, units: float) -> Records:
-    """BLOCK rows: a block's share of the kernel's busy time and pipes, in full waves and in the last one."""
+def _share_out(parts: _Parts, own: _Shape, waves: _Shape, scale: Array, units: float) -> Records:
+    """BLOCK rows: a block's share of the kernel's busy time and pipes, in full waves and in the last one.
+
+    `own`: the waves that the kernel was priced with; `waves`: those that it runs in.
+    """
     count = np.maximum(waves.blocks, 1)
-    rounds = np.maximum(waves.full + waves.last, SMALLEST)
-    beside = np.where(waves.full > 0, waves.resident, np.ceil(count / units))  # blocks on a unit in a full wave
+    rounds = np.maximum(own.full + own.last, SMALLEST)
+    beside = np.where(own.full > 0, own.resident, np.ceil(count / units))  # blocks on a unit in a full wave
     crowd = np.maximum(np.ceil(waves.rest / units), 1.0)  # and in the last one
     inside = parts.outer == 0
     even = np.minimum(count, units) / count

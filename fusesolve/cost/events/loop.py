@@ -25,7 +25,7 @@ def run(
 
     `after`: successors, those of kernel k from `kernels[k].first` on; `across`: seconds more that a kernel waits for
     one of another stream. `capacity`: the room of one unit (one UNIT record). Zeroed tables to work on: `slots`,
-    `units`, `beside` (blocks of each stream on each unit, and in all in a last row), `entries` (a row for each block
+    `units`, `beside` (blocks of each slot on each unit, and in all in a last row), `entries` (a row for each block
     that could be on a unit at once), `known` (see `set_speeds`). Kernels that wait in a circle keep their end.
     """
     for slot in range(len(slots)):
@@ -52,8 +52,8 @@ def run(
 
 @compiled
 def _announce(kernel: int, kernels: Records, slots: Records) -> None:
-    """Nothing is in the way of `kernel` but time: give it its stream."""
-    slot = kernels[kernel].stream
+    """Nothing is in the way of `kernel` but time: give it its slot."""
+    slot = kernels[kernel].slot
     kernels[kernel].start = kernels[kernel].ready
     slots[slot].kernel = kernel
     slots[slot].phase = COMING

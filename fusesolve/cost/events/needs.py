@@ -17,11 +17,13 @@ class Need:
     """A kernel's time and launch (ns, the launch is part of the time) and what it holds after its launch.
 
     `held`: units that its blocks fill, and thousandths of DRAM, L2, and the vector and tensor pipes of all units.
+    `moving_ns`: time for which it keeps all of DRAM, and all of L2, busy; never more than `held` times its run.
     """
 
     time_ns: int
     launch_ns: int
     held: tuple[int, ...]
+    moving_ns: tuple[float, ...]
 
     @property
     def run_ns(self) -> int:
@@ -43,6 +45,8 @@ def read_needs(
     count, units = kernels["blocks"], profile.compute.units
     busy = [kernels["dram"] * count, kernels["l2"] * count]
     busy += [blocks[pipe][::2] * count / units for pipe in ("vector", "tensor")]
+    terms = {name: column[index] for name, column in prices.terms.items()}
+    moving = (terms["dram"] + terms["staging"], terms["l2"] + terms["reread"] + terms["spill"])
     launch = np.rint(prices.terms["launch"][index] * 1e9).astype(np.int64)
     filled = np.minimum(-(-count // kernels["most"]), units)
     found: list[Need | None] = [None] * len(costs_ns)
@@ -51,5 +55,7 @@ def read_needs(
         lead = min(int(launch[place]), time - 1)
         shares = (SHARES * float(seconds[place]) * 1e9 / (time - lead) for seconds in busy)
         held = (int(filled[place]), *(min(SHARES, int(np.ceil(share))) for share in shares))
-        found[row] = Need(time_ns=time, launch_ns=lead, held=held)
+        most = [(time - lead) * share / SHARES for share in held[1 : 1 + len(moving)]]
+        moved = tuple(min(1e9 * float(part[place]), limit) for part, limit in zip(moving, most, strict=True))
+        found[row] = Need(time_ns=time, launch_ns=lead, held=held, moving_ns=moved)
     return tuple(found)
