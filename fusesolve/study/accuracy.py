@@ -150,7 +150,7 @@ def measure_accuracy(
     hosts: list[FileHost] = []
     excluded: list[Excluded] = []
     for path in paths:
-        outcome = None if leave_out else read_gains(path, hardware)
+        outcome = read_gains(path, hardware, leave_out=leave_out)
         if outcome is not None:
             gains += outcome.gains
             rows += [_timed_row(path.name, times) for times in outcome.times]

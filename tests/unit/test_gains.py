@@ -65,6 +65,12 @@ def test_a_companion_table_is_no_error(tables):
     assert not found.rows and not found.gains and not found.excluded
 
 
+def test_with_a_device_left_out_programs_are_not_counted(tables):
+    found = measure_accuracy([tables], leave_out=True)
+    assert not found.gains
+    assert sum(item.n for item in found.excluded) == 6
+
+
 def test_without_its_dag_a_table_is_refused(tables):
     tables.with_name("dag.csv").unlink()
     with pytest.raises(InputError, match="operator DAGs"):

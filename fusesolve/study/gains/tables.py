@@ -9,6 +9,7 @@ from fusesolve.errors import InputError
 from fusesolve.study import estimates, networks
 from fusesolve.study.gains import kernelbench, liger, models, totals
 from fusesolve.study.gains.outcome import Outcome, Request
+from fusesolve.study.samples import Skipped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,10 +40,10 @@ COMPANIONS: tuple[frozenset[str], ...] = (
 )
 
 
-def read_gains(path: Path, hardware: str | None) -> Outcome | None:
-    """What a table of gains gives, an empty outcome for a companion table, None for any other table.
+def read_gains(path: Path, hardware: str | None, *, leave_out: bool = False) -> Outcome | None:
+    """What a table of programs gives, an empty outcome for a companion table, None for any other table.
 
-    InputError where the file cannot be read or has a malformed row.
+    With `leave_out` its rows are listed as not counted. InputError where the file cannot be read or a row is malformed.
     """
     columns = _columns(path)
     if any(companion <= columns for companion in COMPANIONS):
@@ -52,10 +53,17 @@ def read_gains(path: Path, hardware: str | None) -> Outcome | None:
         return None
     with path.open(newline="", encoding="utf-8") as stream:
         rows = list(csv.DictReader(stream))
+    if leave_out:
+        why = "whole programs are not priced with a device left out"
+        return Outcome(skipped=[Skipped(_device(row), why) for row in rows])
     try:
         return table.read(Request(path=path, hardware=hardware), rows)
     except (ValueError, KeyError) as error:
         raise InputError(f"{path}: not a table of {table.name} ({error})") from error
+
+
+def _device(row: Mapping[str, str]) -> str | None:
+    return next((row[name] for name in ("gpu", "device", "chipset", "accelerator") if name in row), None)
 
 
 def _columns(path: Path) -> frozenset[str]:
