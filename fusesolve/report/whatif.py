@@ -7,7 +7,7 @@ from fusesolve.report.text import Column, render_table, short_names
 from fusesolve.units import Dimension, format_quantity, format_seconds
 
 SMALL_BYTES = 8192
-TIE_NS = 2  # kernels are priced in whole ns: plans this close are equal
+
 NAMES = 60  # columns for the operators of a change
 FLAT = 5e-5  # an elasticity below this is shown as none
 _DIMENSIONS = {dimension.value: dimension for dimension in Dimension}
@@ -69,9 +69,7 @@ def _threshold_rows(line: Mapping[str, Any], dimension: Dimension) -> Iterator[l
 def _gain(change: Mapping[str, Any]) -> str:
     """What the new plan saves at the end of its stretch; `it must` where the old one does not exist there."""
     gain = change["gain_at_end_ns"]
-    if gain is None:
-        return "it must"
-    return "tie" if abs(gain) <= TIE_NS else _time(gain)
+    return "it must" if gain is None else _time(gain)
 
 
 def _regrouped(group: Mapping[str, Any]) -> str:

@@ -83,7 +83,7 @@ class Bench:
         order = tuple(columns.kernels[i] for i in result.selected)
         exists = result.objective is not None
         return Outcome(
-            plan_sha256=self._hash(planning, order) if exists else None, status=result.status.value,
+            plan_sha256=self.hash_of(planning, order) if exists else None, status=result.status.value,
             objective_ns=result.objective, bound_ns=result.bound, gap=result.gap,
             unfused_ns=unfused_ns(planning), kernels=len(order) if exists else None,
             dram_bytes=_dram_bytes(planning.priced, order) if exists else None,
@@ -135,7 +135,8 @@ class Bench:
         proven = result.status is Status.OPTIMAL and result.stats.get("ties_settled")
         return (columns, result) if proven else None
 
-    def _hash(self, planning: Planning, order: tuple[Kernel, ...]) -> str:
+    def hash_of(self, planning: Planning, order: tuple[Kernel, ...]) -> str:
+        """The hash of a plan of `planning`, given by its kernels in execution order (see `partition_sha256`)."""
         if order not in self._hashes:
             self._hashes[order] = partition_sha256(assemble_groups(planning, order))
         return self._hashes[order]

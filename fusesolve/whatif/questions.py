@@ -10,9 +10,10 @@ from fusesolve.whatif.evaluate import open_bench
 from fusesolve.whatif.executors import Resources, execute
 from fusesolve.whatif.points import Point, Study, Subject
 from fusesolve.whatif.search import find_value
-from fusesolve.whatif.sensitivity import judge_trials, plan_trials, trial_study
-from fusesolve.whatif.sweep import run_study
-from fusesolve.whatif.thresholds import find_thresholds
+from fusesolve.whatif.sensitivity import TrialPart, Tried, judge, plan_trials, try_out
+from fusesolve.whatif.thresholds import Spot, find_thresholds
+
+TRIALS_PER_PART = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,9 +71,25 @@ def ask_value(
 def ask_sensitivity(study: Study, resources: Resources, *, progress: Report | None = None) -> dict[str, Any]:
     """The `fusesolve-sensitivity/1` document: what 1 % of each number buys, for each point of the study."""
     trials = [plan_trials(point) for point in study.points]
-    asked = trial_study(study, trials)
-    table, _ = run_study(asked, resources, progress=progress)
-    lines = [_with_numbers(study, place, line) for place, line in enumerate(judge_trials(trials, table))]
+    parts: list[TrialPart] = []
+    owner: list[int] = []
+    for place, (point, asked) in enumerate(zip(study.points, trials, strict=True)):
+        for start in range(0, len(asked.trials), TRIALS_PER_PART):
+            parts.append(TrialPart(
+                subject=study.subjects[point.subject], options=study.options, base=point.profile,
+                trials=asked.trials[start : start + TRIALS_PER_PART],
+            ))  # fmt: skip
+            owner.append(place)
+    found: dict[int, tuple[Spot, list[Tried]]] = {}
+    with execute(try_out, parts, resources) as results:
+        for number, result in results:
+            found[number] = result
+            _tell(progress, f"{len(found)} of {len(parts)} parts")
+    lines = []
+    for place, point in enumerate(study.points):
+        mine = [found[number] for number in range(len(parts)) if owner[number] == place]
+        line = judge(point, trials[place], mine[0][0], [item for _, tried in mine for item in tried])
+        lines.append(_with_numbers(study, place, {"graph": study.subjects[point.subject].graph.name, **line}))
     return {"format": "fusesolve-sensitivity/1", "set": [number.path for number in study.paths], "lines": lines}
 
 
@@ -101,9 +118,13 @@ def _ask_all(
     with execute(answer, questions, resources) as answers:
         for place, line in answers:
             found[place] = _with_numbers(study, place, line)
-            if progress is not None:
-                progress(Event(stage=f"{len(found)} of {len(questions)} lines"))
+            _tell(progress, f"{len(found)} of {len(questions)} lines")
     return [found[place] for place in range(len(questions))]
+
+
+def _tell(progress: Report | None, said: str) -> None:
+    if progress is not None:
+        progress(Event(stage=said))
 
 
 def _with_numbers(study: Study, place: int, line: dict[str, Any]) -> dict[str, Any]:

@@ -2,18 +2,20 @@
 
 The elasticity of a number is the relative change of the best plan's time over the relative change of the number, from a
 step of 1 % upwards (downwards where the profile forbids more); the plan may change with it. A decision could flip where
-the best plan at either end of the number's stated accuracy groups otherwise.
+at either end of the number's stated accuracy another plan is faster.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from fusesolve.errors import InputError
 from fusesolve.hardware import HardwareProfile
 from fusesolve.hardware_yaml import NumberPath, number_paths
-from fusesolve.whatif.points import Point, Study, set_numbers
-from fusesolve.whatif.rows import Table
+from fusesolve.pipeline.options import PlanOptions
+from fusesolve.whatif.evaluate import open_bench
+from fusesolve.whatif.points import Point, Subject, set_numbers
+from fusesolve.whatif.thresholds import Spot, bench_spot
 
 STEP = 0.01
 # What the words of a profile's `accuracy` are taken to mean, as a relative error either way (docs/WHATIF.md).
@@ -37,7 +39,6 @@ class Trial:
 class Trials:
     """All changed profiles of one base point; `stuck`: numbers that cannot move by a step alone, with the reason."""
 
-    base: Point
     trials: tuple[Trial, ...]
     spreads: Mapping[str, float | None]
     stuck: Mapping[str, str]
@@ -64,7 +65,7 @@ def plan_trials(point: Point) -> Trials:
             if spread:
                 found = _trial(profile, number, role, factor * own)
                 trials += [found] if isinstance(found, Trial) else []
-    return Trials(base=point, trials=tuple(trials), spreads=spreads, stuck=stuck)
+    return Trials(trials=tuple(trials), spreads=spreads, stuck=stuck)
 
 
 def stated_spread(profile: HardwareProfile, path: str) -> float | None:
@@ -79,53 +80,64 @@ def stated_spread(profile: HardwareProfile, path: str) -> float | None:
     return None if said is None or said.accuracy is None else SPREAD.get(said.accuracy)
 
 
-def trial_study(study: Study, trials: Sequence[Trials]) -> Study:
-    """The base points and all trials as one study, in this order: each base, then its trials."""
-    points: list[Point] = []
-    for item in trials:
-        points.append(item.base)
-        points += [replace(item.base, profile=trial.profile) for trial in item.trials]
-    return replace(study, points=tuple(points))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """What a trial came to: the best time (ns), and whether the plan of the base point is no longer as good as any."""
+
+    objective_ns: int | None
+    flips: bool
 
 
-def judge_trials(trials: Sequence[Trials], table: Table) -> list[dict[str, Any]]:
-    """One plain document a base point: its plan, and its numbers by the size of their elasticity."""
-    records = iter(table.records())
-    found = []
-    for item in trials:
-        base = next(records)
-        outcomes = [(trial, next(records)) for trial in item.trials]
-        if base["objective_ns"] is None:
-            raise InputError(f"{base['graph']} has no plan on {base['hardware']}: nothing to take a sensitivity of")
-        found.append(_judge(item, base, outcomes))
-    return found
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialPart:
+    """A base point and some of its trials, worked out in one process."""
+
+    subject: Subject
+    options: PlanOptions
+    base: HardwareProfile
+    trials: tuple[Trial, ...]
 
 
-def _judge(
-    item: Trials, base: Mapping[str, Any], outcomes: Sequence[tuple[Trial, Mapping[str, Any]]]
-) -> dict[str, Any]:
-    profile = item.base.profile
+def try_out(part: TrialPart) -> tuple[Spot, list[Tried]]:
+    """The base point and the outcome of each trial of the part; runs in any process that has fusesolve.
+
+    Raises InputError where the base point has no plan.
+    """
+    bench = open_bench(part.subject, part.options)
+    base = bench_spot(bench, part.base, 0.0)
+    if base.objective_ns is None:
+        raise InputError(f"{part.subject.graph.name} has no plan on {part.base.name}: nothing to take a sensitivity of")
+    tried = []
+    for trial in part.trials:
+        spot = bench_spot(bench, trial.profile, trial.value)
+        tried.append(Tried(objective_ns=spot.objective_ns, flips=not spot.keeps(base)))
+    return base, tried
+
+
+def judge(point: Point, trials: Trials, base: Spot, tried: Sequence[Tried]) -> dict[str, Any]:
+    """A base point as a plain document: its plan, and its numbers by the size of their elasticity."""
+    assert base.objective_ns is not None
+    profile = point.profile
     rows: dict[str, dict[str, Any]] = {
         number.path: {
             "path": number.path, "value": number.of(profile), "dimension": number.dimension.value,
-            "elasticity": None, "delta_ns": None, "step": None, "accuracy": item.spreads[number.path],
-            "could_flip": False, "stuck": item.stuck.get(number.path),
+            "elasticity": None, "delta_ns": None, "step": None, "accuracy": trials.spreads[number.path],
+            "could_flip": False, "stuck": trials.stuck.get(number.path),
         }
-        for number in number_paths(profile) if number.path in item.spreads
+        for number in number_paths(profile) if number.path in trials.spreads
     }  # fmt: skip
-    for trial, outcome in outcomes:
+    for trial, outcome in zip(trials.trials, tried, strict=True):
         row = rows[trial.path]
-        flips = outcome["plan_sha256"] != base["plan_sha256"]
         if trial.role != "step":
-            row["could_flip"] = row["could_flip"] or flips
-        elif outcome["objective_ns"] is not None:
+            row["could_flip"] = row["could_flip"] or outcome.flips
+        elif outcome.objective_ns is not None:
             moved = trial.value / row["value"] - 1
-            delta = outcome["objective_ns"] - base["objective_ns"]
-            row.update(step=moved, delta_ns=delta, elasticity=delta / base["objective_ns"] / moved)
+            delta = outcome.objective_ns - base.objective_ns
+            row.update(step=moved, delta_ns=delta, elasticity=delta / base.objective_ns / moved)
     order = sorted(rows.values(), key=lambda row: (-abs(row["elasticity"] or 0.0), not row["could_flip"]))
     return {
-        "graph": base["graph"], "hardware": base["hardware"], "plan_sha256": base["plan_sha256"],
-        "objective_ns": base["objective_ns"], "kernels": base["kernels"], "numbers": order,
+        "hardware": point.hardware, "plan_sha256": base.plan_sha256, "objective_ns": base.objective_ns,
+        "kernels": len(base.order), "numbers": order,
     }  # fmt: skip
 
 

@@ -1,16 +1,19 @@
-"""Thresholds: the values of one number at which the best plan changes, by bisection on what the plan decides.
+"""Thresholds: the values of one number at which the best plan stops being the best, by bisection.
 
-The range is looked at in SCAN places; wherever two neighbours decide differently the interval is halved until it is no
-wider than the resolution. Every change between neighbours that differ is found. A plan that comes and goes between two
-places with the same plan on both is not seen, except for launches: the cost of every plan is a straight line in the
-launch, so a plan that is best at two values is best between them.
+From the lower end on, the plan at hand is followed through the range: it holds at a value where no plan is faster by
+more than the rounding of prices to whole ns. The range is looked at in SCAN places; where the plan holds at one and not
+at the next, the interval is halved until it is no wider than the resolution; the best plan above takes over, from where
+it overtakes the old one. What is not seen: a plan that fails and holds again between two places. (Along a launch it
+cannot: the time of every plan is a straight line there.)
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
+from fusesolve.candidates.space import Kernel
 from fusesolve.difference import diff
 from fusesolve.errors import InputError
 from fusesolve.hardware import HardwareProfile
@@ -28,27 +31,48 @@ REGROUPED = frozenset({"merged", "split", "regrouped"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spot:
-    """One value (base unit) that was looked at, with its profile and what the best plan decides there.
+    """One value (base unit) that was looked at, and its best plan: `order`, the kernels; no plan: None and ().
 
-    `plan_sha256` None: no plan.
+    `costs`: prices in ns of the kernel shapes of the space. (Shapes that policies add to a space that was cut are not
+    among them: plans with such kernels are compared by their hash alone.)
+    `home`: a profile on which the planner chooses this very plan.
     """
 
     value: float
     profile: HardwareProfile
-    plan_sha256: str | None
+    costs: tuple[int | None, ...]
+    order: tuple[Kernel, ...]
     objective_ns: int | None
-    kernels: int | None
+    plan_sha256: str | None
+    home: HardwareProfile
+
+    def excess_ns(self, other: "Spot") -> int | None:
+        """What the plan of `other` takes here beyond the best one, in ns; None where one of the two does not exist."""
+        shapes = [kernel.unique for kernel in other.order]
+        paid = [self.costs[shape] if shape < len(self.costs) else None for shape in shapes]
+        if self.objective_ns is None or not paid or None in paid:
+            return None
+        return sum(cost for cost in paid if cost is not None) - self.objective_ns
+
+    def keeps(self, other: "Spot") -> bool:
+        """Whether the plan of `other` is still as good as any here, up to half a ns for each kernel of both plans."""
+        if other.objective_ns is None or self.objective_ns is None:
+            return other.objective_ns is self.objective_ns
+        if self.plan_sha256 == other.plan_sha256:
+            return True
+        excess = self.excess_ns(other)
+        return excess is not None and 2 * excess <= len(self.order) + len(other.order)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thresholds:
     """Where the plan changes along one range, on one graph and profile.
 
-    `segments`: stretches with one plan, ascending, as plain data: `low` and `high` (the outermost values that were
-    looked at with this plan), `plan_sha256`, `kernels`, `low_ns`, `high_ns` (the plan's time at both ends). `changes`
-    lie between neighbouring segments: `below` and `above` are at most `resolution` apart, the plan of the one is not
-    that of the other, `groups` are the kernels that merged or split, `gain_ns` what the new plan saves over the old one
-    at `above`, `gain_at_end_ns` at the end of its segment (None: the old plan does not exist there).
+    `segments`: stretches on which one plan holds, ascending, as plain data: `low` and `high` (values that were looked
+    at), `plan_sha256`, `kernels`, `low_ns`, `high_ns` (the best time at both ends). `changes` lie between neighbouring
+    segments: at `below` the plan of the lower one holds, at `above`, at most `resolution` away, it does not and that of
+    the upper one does; `groups` are the kernels that merged or split, `gain_ns` what the new plan saves over the old
+    one at `above`, `gain_at_end_ns` at the end of its segment (None: the old plan does not exist there).
     """
 
     graph: str
@@ -77,11 +101,7 @@ def find_thresholds(
     low, high = span.ends(profile)
     step = check_resolution(span.number, low, high, resolution)
     look = _looker(bench, profile, span.number)
-    scan = scan_places(span.number, low, high, step)
-    spots = [look(scan[0])]
-    for value in scan[1:]:
-        spots += [*_between(spots[-1], look(value), step, span.number, look), look(value)]
-    runs = _runs(spots)
+    runs = _follow(look, scan_places(span.number, low, high, step), step, span.number)
     return Thresholds(
         graph=bench.graph.name, hardware=hardware or profile.name, path=span.number.path, resolution=step,
         segments=tuple(_segment(run) for run in runs),
@@ -103,15 +123,22 @@ def _looker(bench: Bench, profile: HardwareProfile, number: NumberPath) -> Calla
 
     def look(value: float) -> Spot:
         if value not in seen:
-            changed = set_numbers(profile, {number.path: number.write(value)})
-            outcome = bench.outcome(changed)
-            seen[value] = Spot(
-                value=value, profile=changed, plan_sha256=outcome.plan_sha256, objective_ns=outcome.objective_ns,
-                kernels=outcome.kernels,
-            )  # fmt: skip
+            seen[value] = bench_spot(bench, set_numbers(profile, {number.path: number.write(value)}), value)
         return seen[value]
 
     return look
+
+
+def bench_spot(bench: Bench, profile: HardwareProfile, value: float) -> Spot:
+    """The bench's graph planned on `profile`, which has `value` at the number in question."""
+    planning = bench.price(profile)
+    columns, result = bench.solve(planning)
+    order = tuple(columns.kernels[i] for i in result.selected)
+    return Spot(
+        value=value, profile=profile, costs=planning.priced.cost_ns[: len(bench.space.workloads)], order=order,
+        objective_ns=result.objective, home=profile,
+        plan_sha256=None if result.objective is None else bench.hash_of(planning, order),
+    )  # fmt: skip
 
 
 def scan_places(number: NumberPath, low: float, high: float, step: float) -> list[float]:
@@ -121,63 +148,80 @@ def scan_places(number: NumberPath, low: float, high: float, step: float) -> lis
     return list(dict.fromkeys(float(round(value)) if number.whole else value for value in values))
 
 
-def _between(left: Spot, right: Spot, step: float, number: NumberPath, look: Callable[[float], Spot]) -> list[Spot]:
-    """What was looked at strictly between two spots, ascending: nothing where they decide the same."""
-    if left.plan_sha256 == right.plan_sha256 or right.value - left.value <= step:
-        return []
-    value = (left.value + right.value) / 2
-    middle = look(float(int(value)) if number.whole else value)
-    return [*_between(left, middle, step, number, look), middle, *_between(middle, right, step, number, look)]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Run:
+    """A stretch on which the plan of `first` holds, up to `last`."""
+
+    first: Spot
+    last: Spot
 
 
-def _runs(spots: list[Spot]) -> list[list[Spot]]:
-    """Neighbouring spots of one plan together."""
-    runs: list[list[Spot]] = []
-    for spot in spots:
-        if runs and runs[-1][0].plan_sha256 == spot.plan_sha256:
-            runs[-1].append(spot)
-        else:
-            runs.append([spot])
-    return runs
+def _follow(look: Callable[[float], Spot], places: list[float], step: float, number: NumberPath) -> list[_Run]:
+    """The stretches of one plan, ascending: where the plan at hand holds at one place and not at the next, bisect."""
+    first = last = look(places[0])
+    runs: list[_Run] = []
+    for value in places[1:]:
+        spot = look(value)
+        while not spot.keeps(first):
+            good, bad = _border(look, partial(Spot.keeps, other=first), last, spot, step, number)
+            if not _is_before(good, first, bad):  # the new plan was faster already, by less than the rounding
+                new = bad
+                good, bad = _border(look, partial(_is_before, old=first, new=new), first, good, step, number)
+                bad = replace(bad, order=new.order, plan_sha256=new.plan_sha256, home=new.home)
+            runs.append(_Run(first=first, last=good))
+            first = last = bad
+        last = spot
+    return [*runs, _Run(first=first, last=last)]
 
 
-def _segment(run: list[Spot]) -> dict[str, Any]:
-    first, last = run[0], run[-1]
+def _border(
+    look: Callable[[float], Spot], is_good: Callable[[Spot], bool], good: Spot, bad: Spot, step: float,
+    number: NumberPath,
+) -> tuple[Spot, Spot]:  # fmt: skip
+    """Two spots at most `step` apart, the first good, the second not."""
+    while bad.value - good.value > step:
+        value = (good.value + bad.value) / 2
+        middle = look(float(int(value)) if number.whole else value)
+        good, bad = (middle, bad) if is_good(middle) else (good, middle)
+    return good, bad
+
+
+def _is_before(spot: Spot, old: Spot, new: Spot) -> bool:
+    """Whether the plan of `old` still comes before that of `new` at `spot`: faster, or equal with `new` not chosen."""
+    mine, other = spot.excess_ns(old), spot.excess_ns(new)
+    if mine is None or other is None:
+        return mine is not None or (other is None and spot.plan_sha256 == old.plan_sha256)
+    return mine < other or (mine == other and spot.plan_sha256 != new.plan_sha256)
+
+
+def _segment(run: _Run) -> dict[str, Any]:
+    first, last = run.first, run.last
     return {
-        "low": first.value, "high": last.value, "plan_sha256": first.plan_sha256, "kernels": first.kernels,
-        "low_ns": first.objective_ns, "high_ns": last.objective_ns,
+        "low": first.value, "high": last.value, "plan_sha256": first.plan_sha256,
+        "kernels": None if first.objective_ns is None else len(first.order), "low_ns": first.objective_ns,
+        "high_ns": last.objective_ns,
     }  # fmt: skip
 
 
-def _change(bench: Bench, old: list[Spot], new: list[Spot]) -> dict[str, Any]:
-    below, above, end = old[-1], new[0], new[-1]
-    before, after = whole_plan(bench, below.profile), whole_plan(bench, above.profile)
+def _change(bench: Bench, old: _Run, new: _Run) -> dict[str, Any]:
+    above, end = new.first, new.last
     groups: list[dict[str, Any]] = []
-    if before.groups and after.groups:
+    if old.first.objective_ns is not None and above.objective_ns is not None:
+        before, after = (_whole_plan(bench, spot.home) for spot in (old.first, above))
         groups = [
             {"kind": c.kind, "nodes": list(c.nodes), "from": len(c.left), "to": len(c.right)}
             for c in diff(before, after).changes
             if c.kind in REGROUPED
         ]
     return {
-        "below": below.value, "above": above.value, "below_sha256": below.plan_sha256,
-        "above_sha256": above.plan_sha256, "groups": groups, "gain_ns": _gain(bench, below, above),
-        "gain_at_end_ns": _gain(bench, below, end),
+        "below": old.last.value, "above": above.value, "below_sha256": old.first.plan_sha256,
+        "above_sha256": above.plan_sha256, "groups": groups, "gain_ns": above.excess_ns(old.first),
+        "gain_at_end_ns": end.excess_ns(old.first),
     }  # fmt: skip
 
 
-def _gain(bench: Bench, old: Spot, new: Spot) -> int | None:
-    """What the plan at `new` saves there over that of `old`; None where one of the two does not exist there."""
-    if new.objective_ns is None or old.plan_sha256 is None:
-        return None
-    columns, result = bench.solve(bench.price(old.profile))
-    costs = bench.price(new.profile).priced.cost_ns
-    paid = [costs[columns.kernels[i].unique] for i in result.selected]
-    return None if None in paid else sum(cost for cost in paid if cost is not None) - new.objective_ns
-
-
-def whole_plan(bench: Bench, profile: HardwareProfile) -> Plan:
-    """The plan of the bench's graph on `profile` with all its groups."""
+def _whole_plan(bench: Bench, profile: HardwareProfile) -> Plan:
+    """The plan on a profile with all its groups."""
     planning = bench.price(profile)
     columns, result = bench.solve(planning)
     return assemble(planning, columns.kernels, result)

@@ -192,6 +192,7 @@ def test_numbers_that_change_nothing_and_numbers_that_cannot_move(sensitivity):
     assert numbers["limits.warp_size"]["elasticity"] is None
     sizes = [abs(number["elasticity"] or 0) for number in sensitivity["numbers"]]
     assert sizes == sorted(sizes, reverse=True)
+    assert not any(number["could_flip"] for number in sensitivity["numbers"])
 
 
 def test_a_number_that_is_known_badly_can_flip_the_plan(prologue):
