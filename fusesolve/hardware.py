@@ -6,7 +6,6 @@ Profiles are read by `fusesolve.hardware_yaml`; nothing here reads files.
 """
 
 from collections.abc import Mapping
-from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -307,18 +306,22 @@ def read_leaf(definition: Mapping[str, Any], path: str) -> Any:
 
 
 def replace_leaf(definition: Mapping[str, Any], path: str, value: Any) -> dict[str, Any]:
-    """A copy of a plain definition with the leaf at dotted `path` set to `value` (a count, or text with a unit).
+    """A plain definition with the leaf at dotted `path` set to `value` (a count, or text with a unit).
+
+    The given one stays as it is; blocks that are not on the way are shared with it.
 
     The leaf's source becomes `what-if`. The blocks on the way must exist, the leaf itself may be new; the loader's
     checks are run when the result is read back. A last `.value` (`calibration.gemm_t0.value`) may be left out. Raises
     InputError where `path` leads nowhere or names a block.
     """
     *blocks, leaf = path.removesuffix(".value").split(".")
-    result = deepcopy(dict(definition))
-    node: Any = result
+    result = dict(definition)
+    node = result
     for position, key in enumerate(blocks):
-        if not isinstance(node, dict) or not isinstance(node.get(key), dict) or "value" in node[key]:
+        block = node.get(key)
+        if not isinstance(block, dict) or "value" in block:
             raise InputError(_no_such_key(path, position, node))
+        node[key] = dict(block)
         node = node[key]
     held = node.get(leaf)
     if isinstance(held, dict) and "value" not in held:

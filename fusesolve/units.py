@@ -8,6 +8,7 @@ import re
 from decimal import Decimal, InvalidOperation
 from enum import StrEnum
 from fractions import Fraction
+from functools import lru_cache
 
 from fusesolve.errors import InputError
 
@@ -70,16 +71,21 @@ def parse_quantity(value: object, dimension: Dimension) -> float:
     """
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise InputError(f"expected {dimension.value} such as {_EXAMPLE[dimension]}, got {_shown(value)}")
-    text = value if isinstance(value, str) else repr(value)
+    return _parse(value if isinstance(value, str) else repr(value), _shown(value), dimension)
+
+
+@lru_cache(maxsize=4096)
+def _parse(text: str, shown: str, dimension: Dimension) -> float:
+    """The number of a text; profiles that differ in one leaf have all the others in common."""
     if _NOT_FINITE.fullmatch(text):
-        raise InputError(f"expected a finite number of {dimension.value}, got {_shown(value)}")
+        raise InputError(f"expected a finite number of {dimension.value}, got {shown}")
     match = _QUANTITY.fullmatch(text)
     if match is None or len(text) > _LONGEST_TEXT:
-        raise InputError(f"expected {dimension.value} such as {_EXAMPLE[dimension]}, got {_shown(value)}")
-    number, scale = _number(match[1], value), _scale(match[2], dimension, value)
+        raise InputError(f"expected {dimension.value} such as {_EXAMPLE[dimension]}, got {shown}")
+    number, scale = _number(match[1], shown), _scale(match[2], dimension, shown)
     result = float(number * scale)
     if result < 0:
-        raise InputError(f"expected {dimension.value} of at least 0, got {_shown(value)}")
+        raise InputError(f"expected {dimension.value} of at least 0, got {shown}")
     return result
 
 
@@ -101,33 +107,31 @@ def has_unit(value: object, dimension: Dimension) -> bool:
     return bool(match and match[2] in _UNITS and _UNITS[match[2]][0] is dimension)
 
 
-def _number(text: str, value: object) -> Fraction:
+def _number(text: str, shown: str) -> Fraction:
     """The exact number of `text`; exponents beyond 40 are refused before they cost memory."""
     try:
         number = Decimal(text)
     except InvalidOperation as error:
-        raise InputError(f"expected a number, got {_shown(value)}") from error
+        raise InputError(f"expected a number, got {shown}") from error
     if number and abs(number.adjusted()) > _LARGEST_EXPONENT:
-        raise InputError(f"number out of range (beyond 1e{_LARGEST_EXPONENT}): {_shown(value)}")
+        raise InputError(f"number out of range (beyond 1e{_LARGEST_EXPONENT}): {shown}")
     return Fraction(number) if number else Fraction(0)
 
 
-def _scale(unit: str | None, dimension: Dimension, value: object) -> Fraction:
+def _scale(unit: str | None, dimension: Dimension, shown: str) -> Fraction:
     """Base units per `unit`, or an InputError that names the missing, unknown or wrong unit."""
     bare = dimension in (Dimension.COUNT, Dimension.RATIO)
     if unit is None:
         if bare:
             return Fraction(1)
-        raise InputError(f"{_shown(value)} has no unit: expected {dimension.value} such as {_EXAMPLE[dimension]}")
+        raise InputError(f"{shown} has no unit: expected {dimension.value} such as {_EXAMPLE[dimension]}")
     found = _UNITS.get(unit)
     if found is None:
         near = [known for known in _UNITS if known.lower() == unit.lower()]
         hint = f" (did you mean {near[0]!r}?)" if near else f": expected {dimension.value}, {_EXAMPLE[dimension]}"
-        raise InputError(f"unknown unit {unit!r} in {_shown(value)}{hint}")
+        raise InputError(f"unknown unit {unit!r} in {shown}{hint}")
     if found[0] is not dimension:
-        raise InputError(
-            f"{_shown(value)} is {found[0].value}: expected {dimension.value} such as {_EXAMPLE[dimension]}"
-        )
+        raise InputError(f"{shown} is {found[0].value}: expected {dimension.value} such as {_EXAMPLE[dimension]}")
     return found[1]
 
 
