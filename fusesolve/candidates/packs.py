@@ -138,6 +138,24 @@ def add_packs(priced: Priced, packs: Sequence[Part]) -> Priced:
     return replace(priced, space=space, prices=joined, cost_ns=nanoseconds(joined))
 
 
+def cost_of_packs(priced: Priced, packs: Sequence[Sequence[Kernel]]) -> tuple[int | None, ...]:
+    """Cost in ns of packs of the space's own kernels, whether or not they joined it; None where one cannot be."""
+    price = PACKERS.get(priced.profile.kind)
+    if not packs or price is None:
+        return (None,) * len(packs)
+    rows = np.full((len(packs), max(map(len, packs))), -1, dtype=np.intp)
+    for place, kernels in enumerate(packs):
+        rows[place, : len(kernels)] = [kernel.unique for kernel in kernels]
+    sound = [_can_pack(priced, kernels) for kernels in packs]
+    prices = price(priced.prices, rows, priced.profile, priced.options, lambda res: allowed(res, priced.profile))
+    return tuple(cost if ok else None for cost, ok in zip(nanoseconds(prices), sound, strict=True))
+
+
+def _can_pack(priced: Priced, kernels: Sequence[Kernel]) -> bool:
+    packer = Packer(priced)
+    return all(packer.part(kernel, 0.0) is not None for kernel in kernels)
+
+
 def _kernel(pack: Part, unique: int) -> Kernel:
     kernels = pack.kernels
     return Kernel(

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b
 
 from fusesolve.candidates.pricing import Priced
@@ -77,6 +78,8 @@ class _Orders:
 
     def reads(self, members: Sequence[int]) -> tuple[int, ...]:
         """Readers elsewhere for which a kernel of `members` waits."""
+        if not self.pairs:
+            return ()
         return tuple(sorted({self.number[r] for r, w in self.pairs if w in members and r not in members}))
 
     def writes(self, members: Sequence[int]) -> tuple[int, ...]:
@@ -89,13 +92,14 @@ def _column(kernel: Kernel, cost: int, number: Mapping[int, int], orders: _Order
         members=kernel.members,
         reads=(*(number[s] for s in kernel.reads if s in number), *orders.reads(kernel.members)),
         writes=(*(number[s] for s in kernel.writes), *orders.writes(kernel.members)),
-        cost=cost, tie=_tie(kernel), full=kernel.full,
+        cost=cost, tie=_tie(kernel.members, kernel.writes), full=kernel.full,
     )  # fmt: skip
 
 
-def _tie(kernel: Kernel) -> int:
+@lru_cache(maxsize=1 << 16)
+def _tie(members: tuple[int, ...], writes: tuple[int, ...]) -> int:
     """A hash of members and writes: which of two equally good plans is taken does not depend on any order."""
-    text = f"{kernel.members}|{kernel.writes}".encode()
+    text = f"{members}|{writes}".encode()
     return int.from_bytes(blake2b(text, digest_size=4).digest(), "big") % TIE_LIMIT
 
 

@@ -170,14 +170,17 @@ def enumerate_space(
 
 def price_planning(
     space: Space, graph: Graph, profile: HardwareProfile, options: PlanOptions, *, workers: int, clock: Clock,
-    warnings: tuple[str, ...] = (), report: Report | None = None,
+    warnings: tuple[str, ...] = (), report: Report | None = None, priced: Priced | None = None,
 ) -> Planning:  # fmt: skip
-    """Price an enumerated space of `graph` on a profile; the same space serves any number of profiles."""
+    """Price an enumerated space of `graph` on a profile; the same space serves any number of profiles.
+
+    `priced`: what `price_space` makes of the space on this profile, where that is known already.
+    """
     since = time.monotonic()
     if report is not None:
         report(Event(stage="price", candidates=len(space.kernels)))
     prices = PriceOptions(launch=options.launch, implementation=options.implementation)
-    priced = price_space(space, profile, prices)
+    priced = price_space(space, profile, prices) if priced is None else priced
     if space.cut_by:
         priced = seed_space(priced)
     elif profile.kind in PACKERS and options.strategy == "cpsat" and not clock.half_gone():

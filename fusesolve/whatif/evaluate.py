@@ -5,10 +5,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import TypeAlias
 
-from fusesolve.candidates.pricing import Priced, shift_launch
+from fusesolve.candidates.packs import cost_of_packs
+from fusesolve.candidates.pricing import Priced, price_space, shift_launch
 from fusesolve.candidates.space import INTERRUPTED, Kernel, Space
-from fusesolve.cost.table import TERMS
+from fusesolve.cost.table import TERMS, PriceOptions
 from fusesolve.graph import Graph
 from fusesolve.hardware import HardwareProfile
 from fusesolve.pipeline.assemble import assemble_groups, bound_by
@@ -20,6 +22,9 @@ from fusesolve.solve import Shortlist, SolveResult, Status, start_shortlist
 from fusesolve.solve.order import order_columns
 from fusesolve.whatif.points import Block, Subject
 from fusesolve.whatif.rows import BOUND_TERMS, Outcome
+
+# Members, reads, writes and whether it is full: what a kernel is at every point, wherever its price stands.
+_Name: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], bool]
 
 SPACES_KEPT = 4  # kernel spaces that a process keeps, one a graph
 WIDE_SHARE = 0.5  # of all kernels: a longer shortlist saves nothing
@@ -69,12 +74,12 @@ class Bench:
     graph: Graph
     space: Space
     options: PlanOptions
-    _solved: dict[tuple[int | None, ...], tuple[ColumnSet, SolveResult]] = field(default_factory=dict)
-    _last: tuple[Kernel, ...] = ()
+    _solved: dict[tuple[object, ...], tuple[ColumnSet, SolveResult]] = field(default_factory=dict)
+    _last: tuple[_Name, ...] = ()
     _shortlist: Shortlist | None = None
-    _place: dict[Kernel, int] = field(default_factory=dict)
-    _hashes: dict[tuple[Kernel, ...], str] = field(default_factory=dict)
-    _priced: dict[str, Planning] = field(default_factory=dict)
+    _place: dict[_Name, int] = field(default_factory=dict)
+    _hashes: dict[tuple[_Name, ...], str] = field(default_factory=dict)
+    _base: dict[str, Priced] = field(default_factory=dict)
 
     def outcome(self, profile: HardwareProfile) -> Outcome:
         """What the best plan of the graph on `profile` is and costs."""
@@ -93,53 +98,83 @@ class Bench:
     def price(self, profile: HardwareProfile) -> Planning:
         """The kernel space priced on `profile`; where only the launch is new, the prices are shifted by it."""
         rest = _all_but_launch(profile)
-        before = self._priced.get(rest)
-        if before is not None and not self.space.cut_by:  # a cut space is seeded by policies that look at prices
-            priced = shift_launch(before.priced, profile)
-            if priced is not None:
-                return replace(before, priced=priced, profile=profile, clock=Clock(limit=None))
-        found = price_planning(self.space, self.graph, profile, self.options, workers=1, clock=Clock(limit=None))
-        self._priced = {rest: found}
-        return found
+        before = self._base.get(rest)
+        priced = None if before is None else shift_launch(before, profile)
+        if priced is None:
+            options = PriceOptions(launch=self.options.launch, implementation=self.options.implementation)
+            priced = price_space(self.space, profile, options)
+            self._base = {rest: priced}
+        return price_planning(
+            self.space, self.graph, profile, self.options, workers=1, clock=Clock(limit=None), priced=priced
+        )
 
     def solve(self, planning: Planning) -> tuple[ColumnSet, SolveResult]:
         """The best plan; the same costs are not solved twice, and new ones over a shortlist of kernels if possible."""
-        key = planning.priced.cost_ns
-        if key in self._solved and not self.space.cut_by:
-            return self._solved[key]
-        found = self._solve_shortlist(planning) or _solve(planning)
-        self._solved = {key: found}
-        self._last = tuple(found[0].kernels[i] for i in found[1].selected) or self._last
-        return found
+        space = planning.priced.space
+        key = (planning.priced.cost_ns, *map(_name, space.kernels[len(self.space.kernels) :]))
+        if key not in self._solved:
+            found = self._solve_shortlist(planning) or _solve(planning)
+            self._solved = {key: found}
+            self._last = tuple(_name(found[0].kernels[i]) for i in found[1].selected) or self._last
+        return self._solved[key]
 
     def _solve_shortlist(self, planning: Planning) -> tuple[ColumnSet, SolveResult] | None:
         """The optimum among the kernels that a plan as good as the last one can use, which is the optimum of all.
 
-        None where there is no last plan, it is not allowed here, or nothing is proven.
+        None where there is no last plan, it does not exist here, or nothing is proven.
         """
-        space, costs = self.space, planning.priced.cost_ns
-        if space.cut_by or not self._last:
+        priced = planning.priced
+        if priced.space.cut_by or not self._last:
             return None
-        if self._shortlist is None:
-            free = replace(planning.priced, cost_ns=(1,) * len(costs))
-            everything = make_problem(free, space.kernels, recompute=self.options.recompute)
-            self._shortlist = start_shortlist(everything.problem)
-            self._place = {kernel: index for index, kernel in enumerate(space.kernels)}
-        kept = self._shortlist.keep(
-            [costs[kernel.unique] for kernel in space.kernels], [self._place[kernel] for kernel in self._last]
-        )
-        if kept is None or len(kept) > WIDE_SHARE * len(space.kernels):
+        here = {_name(kernel): kernel for kernel in priced.space.kernels}
+        fresh = [name for name in here if name not in self._place]
+        if fresh:  # packs join the space point by point; a series with new columns starts anew, at the next point
+            self._place.update({name: len(self._place) + i for i, name in enumerate(fresh)})
+            self._shortlist = None
             return None
-        few = replace(space, kernels=tuple(space.kernels[index] for index in kept))
-        columns, result = _solve(replace(planning, priced=replace(planning.priced, space=few)))
+        series = self._series(priced)
+        kernels = [here.get(name) for name in self._place]
+        costs = [None if kernel is None else priced.cost_ns[kernel.unique] for kernel in kernels]
+        kept = series.keep(costs, [self._place[name] for name in self._last])
+        if kept is None or len(kept) > WIDE_SHARE * len(here):
+            return None
+        few = tuple(kernel for index in kept if (kernel := kernels[index]) is not None)
+        chosen = replace(priced, space=replace(priced.space, kernels=few))
+        columns, result = _solve(replace(planning, priced=chosen))
         proven = result.status is Status.OPTIMAL and result.stats.get("ties_settled")
         return (columns, result) if proven else None
 
+    def _series(self, priced: Priced) -> Shortlist:
+        """The shortlist over all kernels seen so far."""
+        if self._shortlist is None:
+            kernels = [Kernel(members=m, reads=r, writes=w, full=f, unique=0) for m, r, w, f in self._place]
+            problem = make_problem(replace(priced, cost_ns=(1,)), kernels, recompute=self.options.recompute).problem
+            self._shortlist = start_shortlist(problem)
+        return self._shortlist
+
     def hash_of(self, planning: Planning, order: tuple[Kernel, ...]) -> str:
         """The hash of a plan of `planning`, given by its kernels in execution order (see `partition_sha256`)."""
-        if order not in self._hashes:
-            self._hashes[order] = partition_sha256(assemble_groups(planning, order))
-        return self._hashes[order]
+        key = tuple(map(_name, order))
+        if key not in self._hashes:
+            self._hashes[key] = partition_sha256(assemble_groups(planning, order))
+        return self._hashes[key]
+
+
+def _name(kernel: Kernel) -> _Name:
+    return kernel.members, kernel.reads, kernel.writes, kernel.full
+
+
+def cost_elsewhere(planning: Planning, order: Sequence[Kernel], home: Planning, shapes: int) -> int | None:
+    """What the kernels of a plan of `home` cost on `planning` in ns; None where one of them does not exist there.
+
+    Both price one space, whose first `shapes` workloads they have in common; a pack is priced from its parts.
+    """
+    packed = home.priced.space.packs
+    packs = [packed[kernel.unique] for kernel in order if kernel.unique in packed]
+    alone = [kernel.unique for kernel in order if kernel.unique not in packed]
+    paid = [planning.priced.cost_ns[shape] if shape < shapes else None for shape in alone]
+    paid += cost_of_packs(planning.priced, packs)
+    return None if None in paid else sum(cost for cost in paid if cost is not None)
 
 
 def _solve(planning: Planning) -> tuple[ColumnSet, SolveResult]:

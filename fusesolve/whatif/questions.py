@@ -10,8 +10,8 @@ from fusesolve.whatif.evaluate import open_bench
 from fusesolve.whatif.executors import Resources, execute
 from fusesolve.whatif.points import Point, Study, Subject
 from fusesolve.whatif.search import find_value
-from fusesolve.whatif.sensitivity import TrialPart, Tried, judge, plan_trials, try_out
-from fusesolve.whatif.thresholds import Spot, find_thresholds
+from fusesolve.whatif.sensitivity import Base, TrialPart, Tried, judge, plan_trials, try_out
+from fusesolve.whatif.thresholds import find_thresholds
 
 TRIALS_PER_PART = 40
 
@@ -80,7 +80,7 @@ def ask_sensitivity(study: Study, resources: Resources, *, progress: Report | No
                 trials=asked.trials[start : start + TRIALS_PER_PART],
             ))  # fmt: skip
             owner.append(place)
-    found: dict[int, tuple[Spot, list[Tried]]] = {}
+    found: dict[int, tuple[Base, list[Tried]]] = {}
     with execute(try_out, parts, resources) as results:
         for number, result in results:
             found[number] = result

@@ -15,7 +15,7 @@ from fusesolve.hardware_yaml import NumberPath, number_paths
 from fusesolve.pipeline.options import PlanOptions
 from fusesolve.whatif.evaluate import open_bench
 from fusesolve.whatif.points import Point, Subject, set_numbers
-from fusesolve.whatif.thresholds import Spot, bench_spot
+from fusesolve.whatif.thresholds import bench_spot
 
 STEP = 0.01
 # What the words of a profile's `accuracy` are taken to mean, as a relative error either way (docs/WHATIF.md).
@@ -89,6 +89,15 @@ class Tried:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Base:
+    """The best plan of a base point: its time (ns), hash and number of kernels."""
+
+    objective_ns: int
+    plan_sha256: str | None
+    kernels: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrialPart:
     """A base point and some of its trials, worked out in one process."""
 
@@ -98,7 +107,7 @@ class TrialPart:
     trials: tuple[Trial, ...]
 
 
-def try_out(part: TrialPart) -> tuple[Spot, list[Tried]]:
+def try_out(part: TrialPart) -> tuple[Base, list[Tried]]:
     """The base point and the outcome of each trial of the part; runs in any process that has fusesolve.
 
     Raises InputError where the base point has no plan.
@@ -111,12 +120,12 @@ def try_out(part: TrialPart) -> tuple[Spot, list[Tried]]:
     for trial in part.trials:
         spot = bench_spot(bench, trial.profile, trial.value)
         tried.append(Tried(objective_ns=spot.objective_ns, flips=not spot.keeps(base)))
-    return base, tried
+    found = Base(objective_ns=base.objective_ns, plan_sha256=base.plan_sha256, kernels=len(base.order))
+    return found, tried
 
 
-def judge(point: Point, trials: Trials, base: Spot, tried: Sequence[Tried]) -> dict[str, Any]:
+def judge(point: Point, trials: Trials, base: Base, tried: Sequence[Tried]) -> dict[str, Any]:
     """A base point as a plain document: its plan, and its numbers by the size of their elasticity."""
-    assert base.objective_ns is not None
     profile = point.profile
     rows: dict[str, dict[str, Any]] = {
         number.path: {
@@ -137,7 +146,7 @@ def judge(point: Point, trials: Trials, base: Spot, tried: Sequence[Tried]) -> d
     order = sorted(rows.values(), key=lambda row: (-abs(row["elasticity"] or 0.0), not row["could_flip"]))
     return {
         "hardware": point.hardware, "plan_sha256": base.plan_sha256, "objective_ns": base.objective_ns,
-        "kernels": len(base.order), "numbers": order,
+        "kernels": base.kernels, "numbers": order,
     }  # fmt: skip
 
 

@@ -19,9 +19,10 @@ from fusesolve.errors import InputError
 from fusesolve.hardware import HardwareProfile
 from fusesolve.hardware_yaml import NumberPath
 from fusesolve.pipeline.assemble import assemble
+from fusesolve.pipeline.planning import Planning
 from fusesolve.plan import Plan
 from fusesolve.whatif.axes import Range
-from fusesolve.whatif.evaluate import Bench
+from fusesolve.whatif.evaluate import Bench, cost_elsewhere
 from fusesolve.whatif.points import set_numbers
 
 SCAN = 17
@@ -33,26 +34,25 @@ REGROUPED = frozenset({"merged", "split", "regrouped"})
 class Spot:
     """One value (base unit) that was looked at, and its best plan: `order`, the kernels; no plan: None and ().
 
-    `costs`: prices in ns of the kernel shapes of the space. (Shapes that policies add to a space that was cut are not
-    among them: plans with such kernels are compared by their hash alone.)
-    `home`: a profile on which the planner chooses this very plan.
+    `planning` has the prices at the value. `home` is a planning whose solution is this very plan. `shapes`: workloads
+    that all plannings of the graph share. (Kernels that policies add to a space that was cut are not among them: plans
+    with such kernels are compared by their hash alone.)
     """
 
     value: float
-    profile: HardwareProfile
-    costs: tuple[int | None, ...]
+    planning: Planning
     order: tuple[Kernel, ...]
     objective_ns: int | None
     plan_sha256: str | None
-    home: HardwareProfile
+    home: Planning
+    shapes: int
 
     def excess_ns(self, other: "Spot") -> int | None:
         """What the plan of `other` takes here beyond the best one, in ns; None where one of the two does not exist."""
-        shapes = [kernel.unique for kernel in other.order]
-        paid = [self.costs[shape] if shape < len(self.costs) else None for shape in shapes]
-        if self.objective_ns is None or not paid or None in paid:
+        if self.objective_ns is None or not other.order:
             return None
-        return sum(cost for cost in paid if cost is not None) - self.objective_ns
+        cost = cost_elsewhere(self.planning, other.order, other.home, self.shapes)
+        return None if cost is None else cost - self.objective_ns
 
     def keeps(self, other: "Spot") -> bool:
         """Whether the plan of `other` is still as good as any here, up to half a ns for each kernel of both plans."""
@@ -135,9 +135,9 @@ def bench_spot(bench: Bench, profile: HardwareProfile, value: float) -> Spot:
     columns, result = bench.solve(planning)
     order = tuple(columns.kernels[i] for i in result.selected)
     return Spot(
-        value=value, profile=profile, costs=planning.priced.cost_ns[: len(bench.space.workloads)], order=order,
-        objective_ns=result.objective, home=profile,
+        value=value, planning=planning, order=order, objective_ns=result.objective, home=planning,
         plan_sha256=None if result.objective is None else bench.hash_of(planning, order),
+        shapes=len(bench.space.workloads),
     )  # fmt: skip
 
 
@@ -220,8 +220,7 @@ def _change(bench: Bench, old: _Run, new: _Run) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _whole_plan(bench: Bench, profile: HardwareProfile) -> Plan:
-    """The plan on a profile with all its groups."""
-    planning = bench.price(profile)
-    columns, result = bench.solve(planning)
-    return assemble(planning, columns.kernels, result)
+def _whole_plan(bench: Bench, home: Planning) -> Plan:
+    """The plan that solves a planning with all its groups."""
+    columns, result = bench.solve(home)
+    return assemble(home, columns.kernels, result)
