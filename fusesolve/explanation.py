@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fusesolve.candidates.pricing import Priced
+from fusesolve.candidates.pricing import Priced, price_runner_up
 from fusesolve.candidates.space import Kernel
 from fusesolve.cost.table import TERMS
 from fusesolve.errors import InputError, NoPlanError
@@ -81,7 +81,7 @@ def explain_pair(planning: Planning, between: tuple[str, str]) -> Explanation:
     first, second = (find_operators(program, name) for name in between)
     if first == second:
         raise InputError(f"explain --between {between[0]} {between[1]}: the two names stand for the same operators")
-    base = _solved(*planning.solve())
+    base = _solved(*planning.best)
     shared = any(first & set(k.members) and second & set(k.members) for k in base.kernels)
     if shared:
         other = _solved_or_none(*planning.solve(apart=(between,), warm=base.kernels))
@@ -93,7 +93,7 @@ def explain_pair(planning: Planning, between: tuple[str, str]) -> Explanation:
 
 def explain_group(planning: Planning, number: int) -> Explanation:
     """A kernel of the plan against the best plan that does not have it."""
-    base = _solved(*planning.solve())
+    base = _solved(*planning.best)
     if not 0 <= number < len(base.kernels):
         raise InputError(f"--group {number}: the plan has kernels 0 to {len(base.kernels) - 1}")
     chosen = base.kernels[number]
@@ -129,6 +129,7 @@ def _compare(
         because.extend(_terms(planning.priced, together.kernels, apart.kernels))
     if chosen is not None:
         because.extend(_own_terms(planning.priced, chosen))
+        because.extend(_runner_up(planning.priced, chosen))
     numbers = None if refusal is None else {"need": refusal.need, "limit": refusal.limit, "message": refusal.message}
     return Explanation(
         between=between, group=group, together_ns=None if together is None else together.objective,
@@ -165,6 +166,22 @@ def _resources(priced: Priced, kernels: Sequence[Kernel]) -> list[Mapping[str, A
         f"occupancy {100 * value['occupancy']:.0f} %, spills {value['spill_bytes']:.0f} bytes a thread"
     )
     return [{"term": "resources", "delta_ns": 0, "message": message}]
+
+
+def _runner_up(priced: Priced, kernel: Kernel) -> list[Mapping[str, Any]]:
+    """The best choice of tiling and implementation with other resources, and what it would cost."""
+    found = price_runner_up(priced, kernel.unique)
+    if found is None:
+        return []
+    tiling = ", ".join(f"{name} {value}" for name, value in found.tiling.items())
+    resources = ", ".join(
+        f"{100 * value:.0f} % occupancy" if name == "occupancy" else f"{value:.0f} {name}"
+        for name, value in found.resources.items()
+        if value
+    )
+    message = f"{found.cost_ns / 1e3:.2f} us {found.implementation} with {tiling or 'no tiling'}: {resources or 'none'}"
+    delta = found.cost_ns - (priced.cost_ns[kernel.unique] or 1)
+    return [{"term": "runner-up", "delta_ns": delta, "message": message}]
 
 
 def _own_terms(priced: Priced, kernel: Kernel) -> list[Mapping[str, Any]]:

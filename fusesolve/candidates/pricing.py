@@ -16,6 +16,8 @@ from fusesolve.legality import allowed, explain_limits
 
 ONE_LAUNCH = frozenset({"gpu", "npu"})  # kinds whose models add one launch to every kernel
 
+SHOWN = ("registers", "shared_bytes", "spill_bytes", "occupancy")  # resources that tell one tiling from another
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Priced:
@@ -176,6 +178,45 @@ def judge_group(
     if isinstance(found, Refusal):
         return found
     return limit_refusal(found.workload, profile, options) or found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunnerUp:
+    """Another way to run a kernel: whole ns, generated or library, its tiling, and the resources that set it apart."""
+
+    cost_ns: int
+    implementation: str
+    tiling: Mapping[str, int]
+    resources: Mapping[str, float]
+
+
+def price_runner_up(priced: Priced, row: int) -> RunnerUp | None:
+    """The best tiling of workload `row` with other resources than the chosen one; None where it has no other.
+
+    A pack is launched as its parts are tiled and has none.
+    """
+    if row in priced.space.packs or not np.isfinite(priced.prices.latency[row]):
+        return None
+    chosen = {name: column[row] for name, column in priced.prices.resources.items()}
+
+    def other(resources: Mapping[str, np.ndarray]) -> np.ndarray:
+        same = np.ones((1, 1), dtype=np.bool_)
+        for name, value in chosen.items():
+            if name in resources:
+                same = same & (resources[name] == value)
+        verdict: np.ndarray = allowed(resources, priced.profile) & ~same
+        return verdict
+
+    model = COST_MODELS[priced.profile.kind]
+    prices = model(WorkloadTable([priced.space.workloads[row]]), priced.profile, priced.options, other)
+    if not np.isfinite(prices.latency[0]):
+        return None
+    return RunnerUp(
+        cost_ns=max(1, round(float(prices.latency[0]) * 1e9)),
+        implementation="library" if prices.implementation[0] else "generated",
+        tiling={name: int(column[0]) for name, column in prices.tiling.items() if column[0]},
+        resources={n: float(prices.resources[n][0]) for n in SHOWN if n in prices.resources},
+    )  # fmt: skip
 
 
 def limit_refusal(workload: Workload, profile: HardwareProfile, options: PriceOptions) -> Refusal | None:

@@ -99,6 +99,11 @@ class Planning:
         return self._solve_over(kernels, self.options.strategy, warm)
 
     @cached_property
+    def best(self) -> tuple[ColumnSet, SolveResult]:
+        """The plan under the options, solved once."""
+        return self.solve()
+
+    @cached_property
     def unfused(self) -> tuple[ColumnSet, SolveResult]:
         """Every source operator alone, each by its best kernel (or kernels, where it is not one)."""
         columns = make_problem(self.priced, by_source(self.priced), recompute=False)

@@ -5,6 +5,8 @@ import random
 import numpy as np
 import pytest
 
+from fusesolve import plan
+from fusesolve.candidates import space
 from fusesolve.ragged import Ragged, ragged, stack
 from fusesolve.solve import PartitionProblem, check_solution, sifted, solve
 from fusesolve.solve.control import Control
@@ -108,3 +110,14 @@ def test_ragged_arrays_against_lists() -> None:
     assert arrays.sums(sizes).tolist() == [sum(v * v for v in row) for row in rows]
     hashes = ragged([[1, 2], [3], [1, 2, 3]]).hashes(12)
     assert hashes[0] + hashes[1] == hashes[2] and len(set(hashes.tolist())) == 3
+
+
+@pytest.mark.parametrize("graph", ["resnet50_bottleneck", "moe_router", "softmax"])
+def test_arrays_and_the_sieve_change_no_plan(graph: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = plan(graph, "h100")
+    monkeypatch.setattr(space, "STORED_KERNELS", 0)
+    monkeypatch.setattr(sifted, "SIFTED_COLUMNS", 0)
+    large = plan(graph, "h100")
+    assert (large.status, large.objective_ns, large.bound_ns) == (small.status, small.objective_ns, small.bound_ns)
+    assert large.space == small.space and large.unfused_ns == small.unfused_ns
+    assert large.peak_memory_bytes is not None
