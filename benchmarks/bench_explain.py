@@ -1,4 +1,4 @@
-"""Counterfactuals benchmark: every pair of adjacent operators that a plan leaves apart, forced together and solved again.
+"""Counterfactuals benchmark: every pair of adjacent operators that a plan leaves apart, forced together, solved again.
 
 Run `python benchmarks/bench_explain.py [--hw h100] [GRAPH ...]`. The graph is enumerated and solved once; then each
 pair is explained. Prints, for each graph, the pairs, seconds of the first solve, and mean and worst seconds of a pair,

@@ -1,8 +1,8 @@
 """Scale benchmark: deep models, wide branches and long chains from the graph to the proven plan, and the growth.
 
 Run `python benchmarks/bench_scale.py [CASE ...]`; without cases all of CASES but those of LONG (add `--long`). Each
-case runs in a process of its own. One line each: operators, kernels, seconds of the processor and of the clock by stage,
-peak memory, status and gap; then the time per operator of the deepest Llama over that of the shallowest.
+case runs in a process of its own. One line each: operators, kernels, seconds by the clock for each stage and by the
+processor, peak memory, status and gap; then the time per operator of the deepest Llama over that of the shallowest.
 """
 
 import argparse
