@@ -8,7 +8,7 @@ its two contractions and grown from there.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fusesolve.candidates.loops import Nest, build_nest, joins_many
 from fusesolve.candidates.program import Operator, Program
@@ -20,6 +20,7 @@ SETS_PER_ROOT = 3000  # groups tried from one operator before the space is cut, 
 SETS_PER_ATTENTION = 6000  # the same from one pair of contractions: rotary embeddings of queries and keys multiply
 _HEAVY = frozenset({OpKind.CONTRACTION, OpKind.WINDOW})
 UNIT_LIMIT = 16  # operators of a unit
+RETURN_LIMIT = 20  # operators of a set that is not convex and of all that lies on paths between its members
 HULL_LIMIT = 40  # operators between the two contractions of an attention
 
 
@@ -43,10 +44,15 @@ def chain_units(program: Program, separable: frozenset[int]) -> list[tuple[int, 
     bytes than before, and arithmetic only changes kernels. That is exact while these kernels are bound by bytes; a
     contraction's epilogue is not, so regions beside a contraction or window are taken apart again. Operators in
     `separable` stay single; a unit has at most UNIT_LIMIT operators.
+
+    A reduction begins a chain as an elementwise operator does: what is done to its result fits its kernel. It also
+    joins the chain that makes its operand where nobody else reads that and one large value enters it that has no more
+    bytes than any value in it: the kernel of the reduction can then do that chain too, from the value that enters.
     """
     unit: list[tuple[int, ...]] = [(op.index,) for op in program.operators]
     for op in program.operators:
         if op.index not in separable:
+            _join_operand(program, op, unit, separable)
             _join_producers(program, op, unit, separable)
     for members in [members for members in dict.fromkeys(unit) if _touches_contraction(program, members)]:
         for member in members:
@@ -100,8 +106,31 @@ def _join_producers(program: Program, op: Operator, unit: list[tuple[int, ...]],
             return
         merged = region.union(*(unit[m] for m in made))
         single = len(_entries(program, region, op.points)) == 1 or len(_entries(program, merged, op.points)) == 1
-        if len(merged) > UNIT_LIMIT or not single or not _is_closed(program, merged, op):
+        folds = sum(program.operators[m].kind is OpKind.REDUCE for m in merged)
+        if len(merged) > UNIT_LIMIT or not single or folds > 1 or not _is_closed(program, merged, op):
             return
+        members = tuple(sorted(merged))
+        for member in members:
+            unit[member] = members
+
+
+def _join_operand(program: Program, op: Operator, unit: list[tuple[int, ...]], separable: frozenset[int]) -> None:
+    """Make a reduction one unit with the chain that makes its operand."""
+    if op.kind is not OpKind.REDUCE or len(op.reads) != 1 or op.reads[0].barrier or op.reads[0].apart:
+        return
+    producer = program.storage[op.reads[0].storage].producer
+    points = op.points * op.reduced
+    if producer is None or producer in separable:
+        return
+    chain = frozenset(unit[producer])
+    merged = chain | {op.index}
+    made = [program.operators[m] for m in chain]
+    if len(merged) > UNIT_LIMIT or any(m.kind is not OpKind.ELEMENTWISE or m.points != points for m in made):
+        return
+    entries = _entries(program, merged, points)
+    least = min(program.storage[value].type.nbytes for m in made for value in m.writes)
+    single = len(entries) == 1 and all(program.storage[value].type.nbytes <= least for value, _ in entries)
+    if single and _is_closed(program, merged, op):
         members = tuple(sorted(merged))
         for member in members:
             unit[member] = members
@@ -119,7 +148,7 @@ def _region_above(program: Program, region: frozenset[int], op: Operator) -> fro
         if producer is None or barrier or storage.required or storage.type.nbytes < result:
             return None
         above = program.operators[producer]
-        if above.kind is not OpKind.ELEMENTWISE or above.points != op.points:
+        if above.kind not in (OpKind.ELEMENTWISE, OpKind.REDUCE) or above.points != op.points:
             return None
         found.add(producer)
     return frozenset(found) or None
@@ -146,10 +175,15 @@ def _is_closed(program: Program, region: frozenset[int], last: Operator) -> bool
 
 
 class Grower:
-    """Grows groups over a program; operators in `separable` are never kept in a chain."""
+    """Grows groups over a program; operators in `separable` are never kept in a chain.
 
-    def __init__(self, program: Program, separable: frozenset[int] = frozenset()) -> None:
+    `left_out`: values that a set may leave to others because their readers outside lead back into it (0: all convex).
+    """
+
+    def __init__(self, program: Program, separable: frozenset[int] = frozenset(), left_out: int = 0) -> None:
         self.program = program
+        self.left_out = left_out
+        self._hulls: dict[int, bool] = {}
         self.ancestors, self.descendants = closure(program)
         self.unit = chain_units(program, separable)
         self.alone = join_branches(program, self.unit, separable)
@@ -241,10 +275,39 @@ class Grower:
             return None  # `one-contraction`, before any work is done
         members = tuple(sorted((*nest.members, *part)))
         mask = _mask(members)
-        if mask in seen or self._reach(mask, members) & ~mask:
+        if mask in seen:
             return None
+        returning: frozenset[int] = frozenset()
+        if self._reach(mask, members) & ~mask:
+            returning = self._returning(mask, members) if self.left_out and not nest.heads else returning
+            if not 0 < len(returning) <= self.left_out or self._hull_fits(mask, members):
+                return None
         seen.add(mask)
-        return build_nest(self.program, members)
+        found = build_nest(self.program, members)
+        return replace(found, returning=returning) if returning else found
+
+    def _hull_fits(self, mask: int, members: Iterable[int]) -> bool:
+        """Whether the set and all that lies on paths between its members may share a kernel, or are too many to say.
+
+        That kernel reads no more than the set, computes what lies on the paths from values that it has, and leaves
+        nothing to others; so the set alone is no candidate.
+        """
+        hull = self._reach(mask, members)
+        if hull.bit_count() > RETURN_LIMIT:
+            return True
+        if hull not in self._hulls:
+            self._hulls[hull] = may_grow(build_nest(self.program, tuple(_bits(hull))).facts)
+        return self._hulls[hull]
+
+    def _returning(self, mask: int, members: Iterable[int]) -> frozenset[int]:
+        """Storage made in the set that someone outside reads whose results lead back into the set."""
+        storage = self.program.storage
+        return frozenset(
+            value
+            for member in members
+            for value in self.program.operators[member].writes
+            if any(not mask >> r & 1 and self.descendants[r] & mask for r in storage[value].readers)
+        )
 
     def _may_join(self, nest: Nest, item: int) -> bool:
         """Whether an operator may join a set with contractions: a further contraction shares an operand with one."""

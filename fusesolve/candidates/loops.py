@@ -29,6 +29,7 @@ class Nest:
     loop. `inlined` are positions computed only at other operators' points; `span` is the position whose loops
     are the kernel's. `reduced` are the loops folded away. `stage[i]` counts reductions before operator i.
     `upstream` are positions that feed a contraction (its prologue). `edges` are (producer, consumer) inside the set.
+    `returning`: storage whose readers outside lead back into the set, so that it must be written by others.
     """
 
     members: tuple[int, ...]
@@ -45,6 +46,7 @@ class Nest:
     edges: tuple[tuple[int, int], ...]
     template: Template
     facts: GroupFacts
+    returning: frozenset[int] = frozenset()
 
     def loops(self, position: int) -> frozenset[int]:
         """Result loops of the operator at `position`."""

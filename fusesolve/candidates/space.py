@@ -21,6 +21,7 @@ from fusesolve.legality import check_structure
 __all__ = ["INTERRUPTED", "Kernel", "Space", "convex_hull", "enumerate_kernels", "inspect_group"]
 
 DROPPED_WRITES = 2
+RETURNING_VALUES = 1  # values that a set may compute for itself although what they lead to outside comes back to it
 INTERRUPTED = "interrupted"
 STORED_KERNELS = 30_000  # kernels that are kept as objects; more are a table
 
@@ -125,7 +126,7 @@ class _Enumerator:
         self.recompute = recompute
         self.late = late
         self.encoder = Encoder(program, separable)
-        self.grower = Grower(program, separable)
+        self.grower = Grower(program, separable, RETURNING_VALUES if recompute else 0)
         self.placements = Placements(program)
         self.workloads: dict[Workload, int] = {}
         self.memo: dict[tuple[object, ...], list[_Entry]] = {}
@@ -247,8 +248,11 @@ def _needed(program: Program, nest: Nest) -> set[int]:
 
 
 def _interior(program: Program, nest: Nest) -> set[int]:
-    """Storage that the kernel never holds whole: prologues, values computed in place, attention's scores."""
-    hidden: set[int] = set()
+    """Storage that the kernel cannot write, because it never holds it whole or because others need it before.
+
+    Not whole: prologues, values computed in place, attention's scores.
+    """
+    hidden = set(nest.returning)
     score = _attention_interior(nest)
     for i, m in enumerate(nest.members):
         if i in nest.inlined or i in nest.upstream or i in score:

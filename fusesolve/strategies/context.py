@@ -104,7 +104,11 @@ class Context:
         return inspect_group(self.program, build_nest(self.program, members), writes)
 
     def is_stated(self, kernel: Kernel) -> bool:
-        """Whether the stated space has kernels like this one: convex, and few writes left to others."""
+        """Whether the stated space has kernels like this one: few writes left to others, and convex.
+
+        Sets that are not convex but wait for nothing of their own are in it where they hold no contraction, one value
+        leads back into them, and their hull is no kernel (`Grower`); this answers for the convex ones.
+        """
         needed = self.touched(kernel.members)[1]
         return self.is_convex(kernel.members) and len(needed.difference(kernel.writes)) <= DROPPED_WRITES
 
