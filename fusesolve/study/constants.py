@@ -29,6 +29,7 @@ class Group:
     constants: tuple[Fitted, ...]
 
 
+_PRODUCTS = frozenset({"matmul", "bmm", "product_by_rows"})
 _NARROW = frozenset({"f16", "bf16", "f8e4m3"})
 _ROWS = frozenset({"layernorm", "softmax", "rmsnorm", "silu_mul"})
 _QUANTISED = frozenset({"token_quantise", "row_quantise", "largest"})
@@ -45,11 +46,11 @@ def _streaming(sample: Sample) -> bool:
 
 def _rows(sample: Sample) -> bool:
     rows = any(kernel.op in _ROWS for kernel in sample.kernels)
-    return sample.timing is not Timing.WALL and rows and _last(sample) != "matmul"
+    return sample.timing is not Timing.WALL and rows and _last(sample) not in _PRODUCTS
 
 
 def _quantised(sample: Sample) -> bool:
-    return sample.kernels[0].op in _QUANTISED and _last(sample) != "matmul"
+    return sample.kernels[0].op in _QUANTISED and _last(sample) not in _PRODUCTS
 
 
 def _tensor(sample: Sample) -> bool:
@@ -104,14 +105,15 @@ GROUPS: tuple[Group, ...] = (
         Fitted("gemm_batched", 1.0 * US, 0.0, 5 * US),
     )),
     Group(name="f32 contractions", takes=_f32, constants=(
-        Fitted("fma_efficiency", 0.97, 0.6, 1.1),
-        Fitted("fma_edge", 8.0, 0.0, 16.0),
+        Fitted("fma_efficiency", 0.95, 0.6, 1.05),
+        Fitted("fma_edge", 4.0, 0.0, 32.0),
         Fitted("fma_alone", 1.2, 1.0, 2.0),
-        Fitted("fma_feed", 12 * GB, 2 * GB, 60 * GB),
+        Fitted("fma_feed", 14 * GB, 4 * GB, 80 * GB),
         Fitted("fma_prologue", 1.0 * US, 0.05 * US, 5 * US),
-        Fitted("fma_split", 10 * US, 1 * US, 30 * US),
+        Fitted("fma_split", 6 * US, 1 * US, 12 * US),
         Fitted("fma_tail", 0.1, 0.0, 1.0),
         Fitted("fma_dram", 0.85, 0.5, 1.0),
+        Fitted("fma_long_rows", 0.95, 0.5, 1.0),
     )),
     Group(name="convolutions", takes=_images, constants=(
         Fitted("window_share", 0.9, 0.5, 1.1),

@@ -177,6 +177,7 @@ OPERATORS: Mapping[str, Body] = {
     "scale": _scale,
     "embedding": _embedding,
     "matmul": _matmul,
+    "product_by_rows": _matmul,
     "bmm": _bmm,
     "conv2d": _conv2d,
     "attention": _attention,
@@ -219,6 +220,8 @@ def _causal(spec: Spec, workload: Workload) -> Workload:
 
 def _as_library(spec: Spec, workload: Workload) -> Workload:
     """The launch shape of the library's row kernel (PyTorch's own, vLLM's), which no graph says."""
+    if spec.op == "product_by_rows":
+        return replace(workload, tile_by_rows=1)
     if spec.op == "embedding":
         return replace(workload, alu=workload.alu + INDEX_WORK * spec.sizes[0] * spec.sizes[1])
     rule = LIBRARY_ROWS.get(spec.op)

@@ -86,10 +86,11 @@ def _gemm(row: Row) -> Iterator[Found]:
         yield Sample(device=row["gpu"], op=f"gemm {row['dtype']}", family="gemm", timing=Timing.GRAPH,
                      kernels=(product,), latency=_latency(row), copies=WEIGHT_SETS)  # fmt: skip
         return
-    for column, before in (("vllm_us", _by_token(m, k)), ("trtllm_us", _by_tensor(m, k))):
+    by_rows = Spec("product_by_rows", dtype, (m, n, k))
+    for column, calls in (("vllm_us", (*_by_token(m, k), by_rows)), ("trtllm_us", (*_by_tensor(m, k), product))):
         if row.get(column):
             yield Sample(device=row["gpu"], op=f"quantise + gemm fp8 ({column[:-3]})", family=column,
-                         timing=Timing.GRAPH, kernels=(*before, product), latency=_latency(row, column),
+                         timing=Timing.GRAPH, kernels=calls, latency=_latency(row, column),
                          copies=WEIGHT_SETS)  # fmt: skip
 
 

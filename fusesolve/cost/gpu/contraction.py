@@ -27,9 +27,11 @@ _SQUARE = (
 _FINE = ((64, 96), (64, 192), (128, 96), (128, 160), (128, 192), (128, 224), (192, 192), (8, 64), (8, 128))
 SPLITS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96)
 LEAST_WIDTH = 8  # columns of each contraction in a tile of several that meet in an epilogue
+LONG_ROW = 131_072  # bytes of an operand row from which an f32 library of its generation loses a share of its rate
 OVERLAP = 2.7  # p-norm of compute and memory time
 RESIDENT = (1.0, 2.0, 4.0)  # tiles on a unit at once: 32,768 accumulators of a unit's registers, at most four tiles
 EXPOSED = 0.6  # share of a tile's epilogue that the next tile's main loop does not hide
+BY_ROWS_STAGES = 20.0  # a library that sizes its pipeline for each tile fills shared memory
 POWER_TIME = 300e-6  # seconds after which a kernel runs at its sustained power
 
 
@@ -81,7 +83,7 @@ def evaluate(device: Device, w: Columns, tile: Columns, *, library: bool) -> tup
     few = (tile["split"] > 1) & ((steps < 2) | (blocks > 4 * device.units))
     few = few | (tile["tile_n"] / w["joined"] < LEAST_WIDTH) | (tile["tile_n"] % w["joined"] > 0) & (w["joined"] > 1)
     if library:
-        few = few | ~_offered(device, w, tile, tensor)
+        few = few | ~_offered(device, w, tile, tensor) | (w["tile_by_rows"] > 0) & ~_by_rows(w, tile)
     res["missing_blocks"] = np.where(few, 1.0, res["missing_blocks"])
     found = _terms(device, w, tile, res, steps=steps, step=step, tensor=tensor, library=library)
     return res, t.overhead_terms(device, res) | found
@@ -95,10 +97,27 @@ def _offered(device: Device, w: Columns, tile: Columns, tensor: Array) -> Flags:
     most = np.where(batched, device.constant("fma_batched_tile_max", 32768.0), device.constant("fma_tile_max", 32768.0))
     side = np.where(batched, device.constant("fma_batched_side", 32.0), 32.0)
     narrow = np.minimum(tile["tile_m"], tile["tile_n"]) < side
+    narrow = narrow | (np.log2(area) % 1.0 > 0)  # the fine widths are those of asynchronous matrix instructions
     whole = batched | (w["taps"] > 1)
     fitting = (area >= least) & (area <= most) & ~narrow & ~(whole & (tile["split"] > 1))
     offered: Flags = (tensor > 0) | fitting
     return offered
+
+
+def _by_rows(w: Columns, tile: Columns) -> Flags:
+    """The one tile of a library of templates, from the number of rows: 16 x 64, 64 x 64, 64 x 128, 128 x 128."""
+    rows = np.where(w["m"] <= 16.0, 16.0, np.where(w["m"] <= 128.0, 64.0, 128.0))
+    cols = np.where(w["m"] <= 64.0, 64.0, 128.0)
+    found: Flags = (tile["tile_m"] == rows) & (tile["tile_n"] == cols) & (tile["split"] == 1)
+    return found
+
+
+def _floor(device: Device, w: Columns, tensor: Array) -> Array:
+    """Seconds that a contraction adds to its work: a batch, scales of 8-bit operands, another library's own start."""
+    scaled = np.where(tensor & (w["operand_bytes"] < 2), device.constant("gemm_scaled", 0.0), 0.0)
+    batch = np.where((w["batch"] > 1) | (w["parts"] > 1), device.constant("gemm_batched", 0.0), 0.0)
+    by_rows = device.constant("gemm_by_rows_t0", device.gemm_floor)
+    return np.where(w["tile_by_rows"] > 0, by_rows, device.gemm_floor + batch + scaled)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +150,8 @@ def _rate(device: Device, w: Columns, tensor: Array, *, library: bool) -> Array:
     share = np.where(tensor, device.constant("gemm_efficiency", 0.93), device.constant("fma_efficiency", 0.95))
     peak = peak_rate(device, w)
     ideal = 2.0 * w["mma"] / peak
+    long = library & ~tensor & (w["batch"] <= 1) & (w["k"] * w["operand_bytes"] >= LONG_ROW)
+    share = share * np.where(long, device.constant("fma_long_rows", 1.0), 1.0)
     power = np.where(tensor, device.constant("gemm_power", 0.2), device.constant("fma_power", 0.0))
     share = share / (1.0 + power * ideal / (ideal + POWER_TIME))
     windowed = (w["taps"] > 1) & ~(tensor > 0)  # operands of a window are gathered, index by index
@@ -150,10 +171,11 @@ def _terms(
     rows, cols = np.minimum(m, w["m"]), np.minimum(n, w["n"] * w["joined"] / w["parts"])
     useful = (rows + cols) * step * w["operand_bytes"]
     saved = 0.5 * device.constant("gemm_multicast", 0.0) * np.maximum(rows, cols) * step * w["operand_bytes"]
-    feeding = np.where(tensor, _l2_per_unit(device), device.constant("fma_feed", 12e9)) * units
-    l2_time = res["blocks"] * steps * (useful - np.where(tensor, saved, 0.0)) / feeding
+    l2_time = res["blocks"] * steps * (useful - np.where(tensor, saved, 0.0)) / (_l2_per_unit(device) * units)
     feed = useful / device.constant("port", 160e9)
-    alone = np.where(tensor, 0.0, mma * device.constant("fma_alone", 1.1))
+    operands = (m + n) * step * w["operand_bytes"] / device.constant("fma_feed", 14e9)
+    each = np.where(tensor, mma, np.sqrt(np.hypot(mma**2, operands**2)))  # p4: both pipes of a unit, partly at a time
+    alone = np.where(tensor, 0.0, each * device.constant("fma_alone", 1.1))
     drain = np.where(tensor, device.constant("gemm_prologue", 0.5e-6), device.constant("fma_prologue", 1.0e-6)) + (
         rows * cols * np.where(tile["split"] > 1, 4.0, w["element_bytes"])
         / np.where(tensor, device.constant("gemm_drain", 20e9), device.constant("fma_drain", 30e9))
@@ -162,9 +184,10 @@ def _terms(
     prologue = _prologue(device, w, tile, step)
     busy, only_mma = np.full_like(mma * steps, np.inf), np.zeros_like(mma * steps)
     tail = np.where(tensor, device.constant("gemm_tail", 0.4), device.constant("fma_tail", 0.1))
+    tail = np.where(w["tile_by_rows"] > 0, 0.0, tail)
     for count in RESIDENT:  # a kernel may keep fewer tiles on a unit than fit: it takes the best number
         order = _Waves(device, res["blocks"], count, tail)
-        step_time = np.maximum(mma, feed + prologue / count)
+        step_time = np.maximum(each, feed + prologue / count)
         interval = np.maximum(_interval(device, w, m, n, step, tensor, count), alone)
         loop = order.over(partial(_loop, steps, step_time, interval))
         drains = order.over(lambda tiles: EXPOSED * drain * tiles) + (1.0 - EXPOSED) * drain
@@ -176,10 +199,9 @@ def _terms(
     once = stage if not library else np.where(tensor, stage, device.constant("fma_split", 6.0e-6))
     partial_sums = 0.4 * w["batch"] * w["m"] * w["n"] * tile["split"] / (_l2_per_unit(device) * units)
     split = np.where(tile["split"] > 1, once + partial_sums, 0.0)
-    floor = device.gemm_floor + np.where((w["batch"] > 1) | (w["parts"] > 1), device.constant("gemm_batched", 0.0), 0.0)
     return streams | {
         "tensor": np.where(tensor, only_mma, 0.0), "fma": np.where(tensor, 0.0, only_mma),
-        "floor": np.zeros_like(busy) + floor, "latency": np.maximum(busy - only_mma, 0.0),
+        "floor": np.zeros_like(busy) + _floor(device, w, tensor), "latency": np.maximum(busy - only_mma, 0.0),
         "split": split + np.zeros_like(busy),
         "staging": w["staged_bytes"] * device.constant("staging_share", 0.15) / device.stream + np.zeros_like(busy),
     }  # fmt: skip
@@ -200,7 +222,8 @@ def _interval(device: Device, w: Columns, m: Array, n: Array, step: Array, tenso
     shared = device.profile.memory.shared
     room = float(shared.per_unit) if shared is not None else 65536.0
     depth = np.floor(room / (count * (m + n) * step * w["operand_bytes"]))
-    stages = np.clip(depth, 2.0, np.maximum(2.0, device.constant("gemm_stages_max", 3.0)))
+    most = np.where(w["tile_by_rows"] > 0, BY_ROWS_STAGES, max(2.0, device.constant("gemm_stages_max", 3.0)))
+    stages = np.clip(depth, 2.0, most)
     return np.where(
         tensor, device.constant("gemm_latency", 0.8e-6) / stages, device.constant("fma_latency", 0.3e-6)
     )
