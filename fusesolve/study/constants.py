@@ -113,7 +113,7 @@ GROUPS: tuple[Group, ...] = (
         Fitted("fma_split", 6 * US, 1 * US, 12 * US),
         Fitted("fma_tail", 0.1, 0.0, 1.0),
         Fitted("fma_dram", 0.85, 0.5, 1.0),
-        Fitted("fma_long_rows", 0.95, 0.5, 1.0),
+        Fitted("fma_long_rows", 0.95, 0.2, 1.0),
     )),
     Group(name="convolutions", takes=_images, constants=(
         Fitted("window_share", 0.9, 0.5, 1.1),
