@@ -7,7 +7,7 @@ from fusesolve.study.operators import LIBRARY_ROWS, OPERATORS, workload_of
 from fusesolve.study.samples import Spec
 
 SIZES = {
-    "matmul": (16, 32, 64), "bmm": (2, 16, 32, 64), "conv2d": (2, 8, 16, 3, 28, 1, 1),
+    "matmul": (16, 32, 64), "product_by_rows": (16, 32, 64), "bmm": (2, 16, 32, 64), "conv2d": (2, 8, 16, 3, 28, 1, 1),
     "attention": (2, 4, 128, 8, 2, 64, 1), "embedding": (10, 64, 1000),
 }  # fmt: skip
 
