@@ -114,7 +114,7 @@ def _by_rows(w: Columns, tile: Columns) -> Flags:
 
 def _floor(device: Device, w: Columns, tensor: Array) -> Array:
     """Seconds that a contraction adds to its work: a batch, scales of 8-bit operands, another library's own start."""
-    scaled = np.where(tensor & (w["operand_bytes"] < 2), device.constant("gemm_scaled", 0.0), 0.0)
+    scaled = np.where((tensor > 0) & (w["operand_bytes"] < 2), device.constant("gemm_scaled", 0.0), 0.0)
     batch = np.where((w["batch"] > 1) | (w["parts"] > 1), device.constant("gemm_batched", 0.0), 0.0)
     by_rows = device.constant("gemm_by_rows_t0", device.gemm_floor)
     return np.where(w["tile_by_rows"] > 0, by_rows, device.gemm_floor + batch + scaled)
@@ -150,7 +150,7 @@ def _rate(device: Device, w: Columns, tensor: Array, *, library: bool) -> Array:
     share = np.where(tensor, device.constant("gemm_efficiency", 0.93), device.constant("fma_efficiency", 0.95))
     peak = peak_rate(device, w)
     ideal = 2.0 * w["mma"] / peak
-    long = library & ~tensor & (w["batch"] <= 1) & (w["k"] * w["operand_bytes"] >= LONG_ROW)
+    long = library & (tensor <= 0) & (w["batch"] <= 1) & (w["k"] * w["operand_bytes"] >= LONG_ROW)
     share = share * np.where(long, device.constant("fma_long_rows", 1.0), 1.0)
     power = np.where(tensor, device.constant("gemm_power", 0.2), device.constant("fma_power", 0.0))
     share = share / (1.0 + power * ideal / (ideal + POWER_TIME))
