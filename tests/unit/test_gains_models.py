@@ -47,6 +47,13 @@ def test_a_fused_norm_saves_its_passes(tmp_path):
     assert sum(item.n for item in found.excluded) == 3
 
 
+def test_kernels_that_share_a_launch_are_priced_by_their_parts(tmp_path):
+    config = '"{hidden_size:1024,num_q_heads:8,num_kv_heads:2,T:256}"'
+    rows = [f"A100-SXM4-80GB,rope,{side},forward,bf16,{config},50,0,0,1" for side in ("huggingface", "liger")]
+    (gain,) = measure_accuracy([write(tmp_path, LIGER, *rows)]).gains
+    assert gain.planned_gain > gain.predicted_gain  # queries and keys in one launch
+
+
 @pytest.mark.parametrize("kernel", PROGRAMS)
 def test_every_program_of_the_benchmarks_is_a_graph(kernel):
     sizes = dict.fromkeys(

@@ -61,14 +61,24 @@ class Program:
         return self._placed(priced, [columns.kernels[i] for i in result.selected])
 
     def _placed(self, priced: Priced, kernels: Sequence[Kernel]) -> tuple[Placed, ...]:
+        """The launches of a plan, the parts of packs one by one."""
         nodes, operators = self.planning.graph.nodes, priced.space.program.operators
         found = []
-        for kernel in kernels:
-            sources = dict.fromkeys(nodes[operators[member].node].source for member in kernel.members)
-            calls = tuple(self.calls[source] for source in sources if source in self.calls)
-            mixed = len(calls) < len(sources)
-            found.append(Placed(workload=priced.space.workloads[kernel.unique], calls=calls, mixed=mixed))
+        for launch, kernel in enumerate(kernels):
+            parts = priced.space.packs.get(kernel.unique, (kernel,))
+            share = _alone(priced, (kernel,)) / _alone(priced, parts)
+            for part in parts:
+                sources = dict.fromkeys(nodes[operators[member].node].source for member in part.members)
+                calls = tuple(self.calls[source] for source in sources if source in self.calls)
+                workload, mixed = priced.space.workloads[part.unique], len(calls) < len(sources)
+                found.append(Placed(workload=workload, calls=calls, mixed=mixed, launch=launch, share=share))
         return tuple(found)
+
+
+def _alone(priced: Priced, kernels: Sequence[Kernel]) -> float:
+    """Seconds of kernels one after the other, launches not counted."""
+    rows = [kernel.unique for kernel in kernels]
+    return float(np.sum(priced.prices.latency[rows] - priced.prices.terms["launch"][rows]))
 
 
 def execute(programs: Sequence[Program], profile: HardwareProfile) -> list[Executed]:
@@ -80,7 +90,12 @@ def execute(programs: Sequence[Program], profile: HardwareProfile) -> list[Execu
 
 
 def _split(groups: Sequence[tuple[Placed, ...]], profile: HardwareProfile, mode: Mode) -> list[np.ndarray]:
+    """Seconds of every launch of every group."""
     kernels = [kernel for group in groups for kernel in group]
     seconds = library_seconds(kernels, profile, mode) if kernels else np.zeros(0)
-    ends = np.cumsum([len(group) for group in groups])
-    return np.split(seconds, ends[:-1]) if groups else []
+    found, start = [], 0
+    for group in groups:
+        launches = np.array([kernel.launch for kernel in group], dtype=np.intp)
+        found.append(np.bincount(launches, weights=seconds[start : start + len(group)]))
+        start += len(group)
+    return found

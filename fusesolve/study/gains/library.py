@@ -44,12 +44,15 @@ class Mode(StrEnum):
 class Placed:
     """One kernel of a plan with the library calls that its operators came from.
 
-    `mixed`: it holds operators of other sources too, which are plain kernels.
+    `mixed`: it holds operators of other sources too, which are plain kernels. `launch` numbers the launches of a plan;
+    several parts may share one, and then take `share` of what they take alone.
     """
 
     workload: Workload
     calls: tuple[Call, ...]
     mixed: bool = False
+    launch: int = 0
+    share: float = 1.0
 
     @property
     def convolution(self) -> Call | None:
@@ -67,7 +70,7 @@ def library_seconds(kernels: Sequence[Placed], profile: HardwareProfile, mode: M
     """Seconds of each kernel on the device as the library runs it, launches not counted; inf where none is legal."""
     options = PriceOptions(implementation="library", without=frozenset({"launch"}))
     plain = price_workloads([_as_called(kernel, mode) for kernel in kernels], profile, options).latency
-    factors = np.array([_factor(kernel, mode) for kernel in kernels])
+    factors = np.array([_factor(kernel, mode) * kernel.share for kernel in kernels])
     seconds: Array = plain * factors
     seconds[[i for i, kernel in enumerate(kernels) if kernel.is_epilogue]] = 0.0
     convolved = [
