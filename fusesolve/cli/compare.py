@@ -1,7 +1,7 @@
 """`fusesolve compare`: every strategy, and what other compilers chose, on one simulator."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -29,6 +29,7 @@ from fusesolve.cli.options import (
     WorkLimitOpt,
     sink,
 )
+from fusesolve.cli.pictures import HtmlOpt, Pictures, write_page
 from fusesolve.cli.request import DEFAULT_GRAPH, PlanRequest, resolve_hardware
 from fusesolve.cli.streams import colour_wanted, notes, result_width, shown_progress, write_result
 from fusesolve.errors import InputError
@@ -69,6 +70,7 @@ def compare_command(
     implementation: ImplementationOpt = Implementation.BEST,
     form: FormatOpt = None,
     output: OutputOpt = None,
+    html: HtmlOpt = None,
     quiet: QuietOpt = False,
     verbose: VerboseOpt = False,
     debug: DebugOpt = False,
@@ -83,13 +85,17 @@ def compare_command(
         work_limit=work_limit, workers=workers, seed=seed, together=(), apart=(), pins=None, recompute=True,
         max_memory=None, max_kernels=None, launch=launch.value, streams=1, implementation=implementation.value,
     )  # fmt: skip
-    run_compare(graph, hardware, request, goal, strategies, partition or [], quiet=quiet, verbose=verbose)
+    Pictures(html=html).check()
+    found = run_compare(graph, hardware, request, goal, strategies, partition or [], quiet=quiet, verbose=verbose)
+    from fusesolve.report.pictures.other_pages import compare_page
+
+    write_page(lambda: compare_page(found), html)
 
 
 def run_compare(
     graph: str | None, hardware: str, request: PlanRequest, goal: Sink, strategies: str, partitions: list[Path], *,
     quiet: bool, verbose: bool,
-) -> None:  # fmt: skip
+) -> dict[str, Any]:  # fmt: skip
     """Compare and write the result to `goal`; `strategies` is `all` or names with commas between."""
     say = notes(quiet=quiet)
     keywords = request.keywords()
@@ -114,6 +120,7 @@ def run_compare(
     else:
         text = compare_table(found, width=result_width(goal.path), colour=goal.path is None and colour_wanted())
     write_result(text, goal.path)
+    return found
 
 
 def parse_strategies(text: str) -> tuple[str, ...]:

@@ -37,6 +37,7 @@ from fusesolve.cli.options import (
     WorkLimitOpt,
     sink,
 )
+from fusesolve.cli.pictures import DotOpt, HtmlOpt, NodeDataOpt, Pictures, TraceOpt
 from fusesolve.cli.request import DEFAULT_GRAPH, PlanRequest, resolve_hardware
 from fusesolve.cli.streams import colour_wanted, hold_interrupts, notes, result_width, shown_progress, write_result
 from fusesolve.errors import NoPlanError
@@ -79,6 +80,10 @@ def plan_command(
     verify: VerifyOpt = Verify.NONE,
     form: FormatOpt = None,
     output: OutputOpt = None,
+    html: HtmlOpt = None,
+    trace: TraceOpt = None,
+    node_data: NodeDataOpt = None,
+    dot: DotOpt = None,
     quiet: QuietOpt = False,
     verbose: VerboseOpt = False,
     debug: DebugOpt = False,
@@ -96,11 +101,16 @@ def plan_command(
         streams=streams, implementation=implementation.value, simulate=simulate.value,
         verify=verify.value,
     )  # fmt: skip
-    run_plan(graph, hardware, request, goal, quiet=quiet, verbose=verbose)
+    pictures = Pictures(html=html, trace=trace, node_data=node_data, dot=dot)
+    run_plan(graph, hardware, request, goal, pictures, quiet=quiet, verbose=verbose)
 
 
-def run_plan(graph: str | None, hardware: str, request: PlanRequest, goal: Sink, *, quiet: bool, verbose: bool) -> None:
+def run_plan(
+    graph: str | None, hardware: str, request: PlanRequest, goal: Sink, pictures: Pictures, *, quiet: bool,
+    verbose: bool,
+) -> None:  # fmt: skip
     """Plan and write the result to `goal`; NoPlanError (exit 3) where there is no plan, after its document."""
+    pictures.check()
     say = notes(quiet=quiet)
     keywords = request.keywords()
     if graph is None:
@@ -121,6 +131,8 @@ def run_plan(graph: str | None, hardware: str, request: PlanRequest, goal: Sink,
     except KeyboardInterrupt:
         raise NoPlanError("interrupted before there was a plan") from None
     _write(found, goal, quiet=quiet)
+    apart = {name: keywords[name] for name in ("bind", "strict", "as_dtype", "launch", "implementation")}
+    pictures.write(found, lambda: plan(graph or DEFAULT_GRAPH, target, strategy="unfused", **apart))
     if found.status in ("INFEASIBLE", "NO_SOLUTION"):
         raise NoPlanError(_reason(found))
 

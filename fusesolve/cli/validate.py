@@ -22,6 +22,7 @@ from fusesolve.cli.options import (
     VerboseOpt,
     sink,
 )
+from fusesolve.cli.pictures import HtmlOpt, Pictures, write_page
 from fusesolve.cli.streams import colour_wanted, notes, result_width, shown_progress, write_result
 from fusesolve.errors import ValidationError
 
@@ -77,6 +78,7 @@ def validate_command(
     seed: SeedOpt = 0,
     form: FormatOpt = None,
     output: OutputOpt = None,
+    html: HtmlOpt = None,
     quiet: QuietOpt = False,
     verbose: VerboseOpt = False,
     debug: DebugOpt = False,
@@ -86,12 +88,14 @@ def validate_command(
     Exits with 5 and names the first failing group where the plan does not hold.
     """
     goal = sink(form, output)
+    Pictures(html=html).check()
     with shown_progress(quiet=quiet, verbose=verbose) as report:
         document = load_plan_document(
             subject, hardware, force=force, say=notes(quiet=quiet), bind=bind, strict=strict, as_dtype=as_dtype,
             implementation=implementation.value, time_limit=time_limit, progress=report,
         )  # fmt: skip
     from fusesolve.report.json import format_json
+    from fusesolve.report.pictures.other_pages import validation_page
     from fusesolve.report.validate import validation_table
     from fusesolve.validate.ladder import StepOptions, validate_plan
 
@@ -101,6 +105,7 @@ def validate_command(
     else:
         text = validation_table(found, width=result_width(goal.path), colour=goal.path is None and colour_wanted())
     write_result(text, goal.path)
+    write_page(lambda: validation_page(found.to_dict()), html)
     failure = found.failure()
     if failure is not None:
         raise ValidationError(failure)

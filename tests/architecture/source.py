@@ -45,6 +45,8 @@ HOMES: dict[str, set[str]] = {
     "joblib": {"whatif"},
     "typer": {"cli"},
     "rich": {"report"},
+    "plotly": {"report"},
+    "networkx": {"report"},
 }
 
 # Library -> the distribution that brings it, where the names differ by more than a hyphen.

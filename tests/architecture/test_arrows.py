@@ -80,8 +80,12 @@ def test_each_library_stays_in_its_home():
 def test_what_is_imported_is_what_is_required():
     imported = {library(found) for path in files() for found in imports(path)} - {None}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    required = {re.split(r"[<>=\[ ]", line)[0] for line in project["dependencies"]}
-    assert {DISTRIBUTIONS.get(name, name.replace("_", "-")) for name in imported} == required
+    extras = {line for lines in project["optional-dependencies"].values() for line in lines}
+    required, optional = (
+        {re.split(r"[<>=\[ ]", line)[0] for line in lines} for lines in (project["dependencies"], extras)
+    )
+    needed = {DISTRIBUTIONS.get(name, name.replace("_", "-")) for name in imported}
+    assert needed - optional == required
 
 
 def test_the_cuda_library_stays_in_the_runtime():
