@@ -21,6 +21,7 @@ from fusesolve.cli.options import (
     VerboseOpt,
     parse_bindings,
 )
+from fusesolve.cli.pictures import HtmlOpt, Pictures, write_page
 from fusesolve.cli.request import DEFAULT_GRAPH, resolve_hardware
 from fusesolve.cli.streams import (
     check_writable,
@@ -82,6 +83,7 @@ class Request:
     options: "PlanOptions"
     resources: "Resources"
     output: Path | None
+    html: Path | None
     form: Form | None
     quiet: bool
     verbose: bool
@@ -146,6 +148,7 @@ def whatif_command(
     implementation: ImplementationOpt = Implementation.BEST,
     form: FormOpt = None,
     output: OutputOpt = None,
+    html: HtmlOpt = None,
     quiet: QuietOpt = False,
     verbose: VerboseOpt = False,
     debug: DebugOpt = False,
@@ -162,6 +165,7 @@ def whatif_command(
     asked.check()
     path = None if output is None or str(output) == "-" else output
     check_writable(path)
+    Pictures(html=html).check()
     check_limits(time_limit, work_limit, workers, seed)
     from fusesolve.pipeline.options import PlanOptions
     from fusesolve.whatif.executors import Resources
@@ -173,7 +177,7 @@ def whatif_command(
             work_limit=work_limit, seed=seed,
         ),
         resources=Resources(workers=workers, scheduler=scheduler, time_limit=time_limit),
-        output=path, form=form, quiet=quiet, verbose=verbose,
+        output=path, html=html, form=form, quiet=quiet, verbose=verbose,
     )  # fmt: skip
     if asked.threshold or asked.sensitivity or asked.target:
         run_question(request, sets or [], asked, zipped=zipped)
@@ -224,6 +228,7 @@ def make_study(request: Request, axes: "Sequence[Axis]", *, zipped: bool) -> "St
 
 def run_sweep(request: Request, sets: Sequence[str], *, zipped: bool) -> None:
     """Work out the crossed (or zipped) points and write the table."""
+    from fusesolve.report.pictures.other_pages import sweep_page
     from fusesolve.whatif.axes import parse_axis
     from fusesolve.whatif.files import load_parquet_library
     from fusesolve.whatif.state import state_path
@@ -236,6 +241,7 @@ def run_sweep(request: Request, sets: Sequence[str], *, zipped: bool) -> None:
     with shown_progress(quiet=request.quiet, verbose=request.verbose) as report:
         table, journal = run_study(study, request.resources, state=state, progress=report)
     write_table(table, study, request)
+    write_page(lambda: sweep_page(table.to_dict()), request.html)
     journal.remove()
     if request.output is not None:
         plans = len({record["plan_sha256"] for record in table.records()} - {None})
@@ -264,6 +270,8 @@ def run_question(request: Request, sets: Sequence[str], asked: Asked, *, zipped:
     from fusesolve.report.json import format_json
 
     form = request.choose(Form.TABLE)
+    if request.html is not None:
+        raise InputError("--html shows a sweep: ask for it without --threshold, --sensitivity, --minimise, --maximise")
     if form not in (Form.TABLE, Form.JSON):
         raise InputError(
             f"--format {form.value}: a question is answered as table or json; only sweeps have {form.value}"

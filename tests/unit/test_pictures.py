@@ -208,6 +208,7 @@ def test_a_browser_shows_the_pages_without_an_error(block, tmp_path, theme):
             path = tmp_path / f"{name}.html"
             path.write_text(text, encoding="utf-8")
             view = browser.new_page(color_scheme=theme)
+            view.set_default_timeout(120_000)
             faults = []
             view.on("console", lambda item, found=faults: found.append(item.text) if item.type == "error" else None)
             view.on("pageerror", lambda error, found=faults: found.append(str(error)))
