@@ -98,6 +98,8 @@ def _facts(plan: Plan) -> list[tuple[str, str]]:
     facts = [("status", plan.status), ("total", _total(plan)), ("proof", _proof(plan))]
     if plan.timing.get("simulated_ns") is not None:
         facts.insert(2, ("simulated", _simulated(plan.timing)))
+    if plan.verification is not None:
+        facts.append(("verified", _verified(plan.verification)))
     if plan.dram_bytes is not None:
         facts.append(("DRAM", _against(plan.dram_bytes, plan.unfused_dram_bytes)))
     if plan.peak_memory_bytes is not None:
@@ -141,6 +143,14 @@ def _simulated(timing: Mapping[str, Any]) -> str:
     text = f"{_time(timing['simulated_ns'])} block by block, launches overlapped"
     alone = timing.get("unfused_simulated_ns")
     return text if alone is None else f"{text}; unfused {_time(alone)}, {alone / timing['simulated_ns']:.2f} x"
+
+
+def _verified(record: Mapping[str, Any]) -> str:
+    """What was compiled for the plan, and whether nothing else would be chosen with it."""
+    compiled, missing, rounds = len(record["compiled"]), len(record["without_source"]), record["rounds"]
+    text = f"{compiled} generated kernel{'s' * (compiled != 1)} as compiled for {record['target']}"
+    text += f" after {rounds} round{'s' * (rounds != 1)}, {'confirmed' if record['confirmed'] else 'not confirmed'}"
+    return f"{text}; {missing} without source as predicted" if missing else text
 
 
 def _proof(plan: Plan) -> str:

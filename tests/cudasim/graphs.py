@@ -86,6 +86,13 @@ CASES = {
 }  # fmt: skip
 
 
+def native_graph(inputs: str, *ops: str) -> Graph:
+    """A small graph of inputs (separated by semicolons) and operators; what nobody reads is an output."""
+    declared, lines, outputs = _graph(inputs, *ops)
+    document = {"format": "fusesolve-graph/1", "name": "small", "inputs": declared, "ops": lines, "outputs": outputs}
+    return parse_native(json.dumps(document), "small", {}, False)
+
+
 def case_graph(name: str) -> Graph:
     """One of the small graphs."""
     inputs, ops, outputs = CASES[name]

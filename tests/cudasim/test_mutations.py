@@ -4,13 +4,15 @@ import re
 
 import pytest
 
-from fusesolve.codegen.module import GeneratedPlan
+from fusesolve.codegen.module import GeneratedPlan, generate
+from fusesolve.codegen.planned import read_plan
 from fusesolve.codegen.runtime import Simulator
 from fusesolve.reference import random_feeds
 from fusesolve.validate import ladder
 from fusesolve.validate.ladder import compare, plan_graph
 from fusesolve.validate.simulate import SimulatedKernel, simulated_plan
 from tests.cudasim.conftest import needs_numba_cuda
+from tests.golden.test_kernels import golden_document
 
 pytestmark = [needs_numba_cuda, pytest.mark.slow]
 
@@ -59,6 +61,29 @@ def swap(pattern: str, replacement: str):
 def test_one_wrong_line_fails(document_of, case, pattern, replacement):
     found, _ = verdicts(document_of(case), swap(pattern, replacement))
     assert False in found
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern", "replacement"),
+    [
+        ("tensor_epilogue", r"kk // u32\(8\) \^ w % u32\(8\)", "kk // u32(8)"),  # the permutation of chunks
+        ("tensor_epilogue", r"inside = mi < u32\(40\)", "inside = mi < u32(39)"),  # a tail mask of a copy
+        ("tensor_epilogue", r"at % u32\(3\)", "at % u32(2)"),  # the stage that is filled
+        ("tensor_epilogue", r"r % 2 \* 2 \+ c % 2\]", "r % 2 * 2 + 1 - c % 2]"),  # the point of an accumulator
+        ("tensor_prologue_split", r"and ki < end:", "and ki < end - u32(1):"),  # the last element of a chunk of k
+        ("tensor_batch_bf16", r"if mi < u32\(40\) and", "if mi < u32(39) and"),  # a tail mask of the result
+        ("tensor_few_rows", r"acc\[q\] = f32\(0\)", "acc[q] = f32(1)"),  # the identity of the sum
+        ("row_bf16_in_shared", r">> u32\(16\)\)\n", ">> u32(17))\n"),  # the bits of a held element
+    ],
+)
+def test_one_wrong_line_of_a_golden_source_fails(name, pattern, replacement):
+    graph, document = golden_document(name)
+    planned = read_plan(document, graph)
+    made = generate(planned)
+    text = swap(pattern, replacement)(made.text)
+    with Simulator(text) as simulator:
+        groups, _ = compare(planned, SimulatedKernel(planned, made, simulator), random_feeds(graph, 0), made.refused)
+    assert [item.ok for item in groups] == [False]
 
 
 def test_unchanged_source_holds(document_of):
