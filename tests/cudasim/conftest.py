@@ -3,10 +3,12 @@
 import importlib.util
 import json
 from functools import cache
+from unittest.mock import patch
 
 import pytest
 
 from fusesolve import plan
+from fusesolve.pipeline import packing
 from tests.cudasim.graphs import case_graph
 
 needs_numba_cuda = pytest.mark.skipif(
@@ -16,6 +18,12 @@ needs_numba_cuda = pytest.mark.skipif(
 
 @cache
 def planned_document(name: str, strategy: str = "cpsat") -> str:
+    """The plan of a small graph, without packs: kernels in one launch have no source."""
+    with patch.object(packing, "MOST_OPERATORS", 0):
+        return _planned(name, strategy)
+
+
+def _planned(name: str, strategy: str) -> str:
     found = plan(case_graph(name), "a100", implementation="generated", strategy=strategy, time_limit=60.0)
     return json.dumps(found.to_dict())
 

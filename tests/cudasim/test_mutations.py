@@ -68,7 +68,7 @@ def test_one_wrong_line_fails(document_of, case, pattern, replacement):
     [
         ("tensor_epilogue", r"kk // u32\(8\) \^ w % u32\(8\)", "kk // u32(8)"),  # the permutation of chunks
         ("tensor_epilogue", r"inside = mi < u32\(40\)", "inside = mi < u32(39)"),  # a tail mask of a copy
-        ("tensor_epilogue", r"at % u32\(3\)", "at % u32(2)"),  # the stage that is filled
+        ("tensor_batch_bf16", r"at % u32\(4\)", "at % u32(2)"),  # the stage that is filled
         ("tensor_epilogue", r"r % 2 \* 2 \+ c % 2\]", "r % 2 * 2 + 1 - c % 2]"),  # the point of an accumulator
         ("tensor_prologue_split", r"and ki < end:", "and ki < end - u32(1):"),  # the last element of a chunk of k
         ("tensor_batch_bf16", r"if mi < u32\(40\) and", "if mi < u32(39) and"),  # a tail mask of the result

@@ -43,43 +43,46 @@ FITTED: Mapping[str, Fit] = {
         },
     ),
     "fma_registers": Fit(
-        knee=None, rows=0, error=0.000,
+        knee=None, rows=24, error=0.024,
         weights={
-            "one": 16.0, "points": 1.0, "side": 2.0, "behind": 1.0, "scratch": 0.5,
+            "one": 33.797, "points": 0.603, "side": 4.615, "behind": -3.339, "scratch": -0.487,
+            "newer": 3.572, "parts": -283.593, "split": 3.433, "double": -508.888, "in_front": -15.533,
+            "strips": -5.207, "rows": 14.326,
         },
     ),
     "fma_code": Fit(
-        knee=None, rows=0, error=0.000,
+        knee=None, rows=24, error=0.075,
         weights={
-            "one": 3000.0, "points": 110.0, "behind": 16.5, "loads": 18.7,
+            "one": 4011.78, "points": 72.63, "behind": 2.16, "once": 2605.12, "loads": 60.36,
+            "strips": 41.79, "in_front": 262.69,
         },
     ),
     "tensor_registers": Fit(
-        knee=None, rows=110, error=0.018,
+        knee=None, rows=130, error=0.019,
         weights={
-            "one": 52.167, "points": 0.525, "side": 5.338, "behind": 0.995, "scratch": 0.08,
-            "newer": -0.353, "parts": 0.156, "split": 0.142, "double": -1906.547, "in_front": -1.386,
-            "strips": -1.07, "few": -2.038, "rows": -0.832,
+            "one": 50.045, "points": 0.434, "side": 6.219, "behind": 1.111, "scratch": 0.26,
+            "newer": 0.019, "parts": 0.17, "split": 1.142, "double": -2492.395, "in_front": -0.816,
+            "strips": -0.7, "few": -2.942, "rows": -1.009,
         },
     ),
     "tensor_code": Fit(
-        knee=None, rows=110, error=0.049,
+        knee=None, rows=130, error=0.052,
         weights={
-            "one": 4528.58, "points": 83.54, "behind": 0.27, "loads": 3.05, "strips": 85.54,
-            "strips_parts": 40.7, "in_front": 201.88, "parts": 160.25, "split": 286.19,
+            "one": 4274.72, "points": 82.25, "behind": 0.43, "loads": 3.35, "strips": 224.25,
+            "strips_parts": 33.38, "in_front": 491.91, "parts": 158.02, "split": 340.85, "called": 11.58,
         },
     ),
     "attention_registers": Fit(
-        knee=None, rows=12, error=0.012,
+        knee=None, rows=18, error=0.022,
         weights={
-            "one": 13.464, "result": 0.47, "scores": -0.284, "head": 0.996, "scratch": 2.693,
-            "live": 1.775, "newer": 9.391, "parts": -0.201, "split": -7.227,
+            "one": 23.199, "result": 0.463, "scores": -0.35, "head": 0.937, "scratch": 4.639,
+            "live": -0.454, "newer": 8.034, "parts": -0.629, "split": -6.912,
         },
     ),
     "attention_code": Fit(
-        knee=None, rows=12, error=0.029,
+        knee=None, rows=18, error=0.042,
         weights={
-            "inner": 212.29, "parts": 143.49, "once": 121.66,
+            "head": 108.08, "once": 183.98,
         },
     ),
 }
