@@ -124,13 +124,14 @@ class Bench:
         None where there is no last plan, it does not exist here, or nothing is proven.
         """
         priced = planning.priced
-        if priced.space.cut_by or not self._last:
+        if priced.space.cut_by:
             return None
         here = {_name(kernel): kernel for kernel in priced.space.kernels}
         fresh = [name for name in here if name not in self._place]
         if fresh:  # packs join the space point by point; a series with new columns starts anew, at the next point
             self._place.update({name: len(self._place) + i for i, name in enumerate(fresh)})
             self._shortlist = None
+        if fresh or not self._last:
             return None
         series = self._series(priced)
         kernels = [here.get(name) for name in self._place]
