@@ -19,6 +19,9 @@ SCHEMAS: dict[str, str] = {
     "validation": "fusesolve-validation/1: predictions against a toolchain or a device (JSON)",
     "accuracy": "fusesolve-accuracy/1: errors of the simulator on measured tables (JSON)",
     "whatif": "one row of a what-if study (CSV), as an object of column name to value",
+    "thresholds": "fusesolve-thresholds/1: where the plan changes along a number of the profile (JSON)",
+    "search": "fusesolve-search/1: the value of a number with which a plan meets a target (JSON)",
+    "sensitivity": "fusesolve-sensitivity/1: what each number of a profile buys (JSON)",
 }
 
 

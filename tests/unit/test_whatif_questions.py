@@ -2,6 +2,7 @@
 
 import json
 
+import jsonschema
 import pytest
 
 from fusesolve import plan
@@ -10,7 +11,9 @@ from fusesolve.errors import InputError, NoPlanError
 from fusesolve.hardware_yaml import load_profile, profile_from_definition
 from fusesolve.importers import load_graph
 from fusesolve.pipeline.options import PlanOptions
+from fusesolve.report.json import format_json
 from fusesolve.report.whatif import sensitivity_table
+from fusesolve.schema import load_schema
 from fusesolve.whatif.axes import parse_map, parse_range
 from fusesolve.whatif.evaluate import Bench, enumerate_whole
 from fusesolve.whatif.executors import Resources
@@ -119,7 +122,7 @@ def test_a_map_has_a_line_for_each_value_of_the_second_number(prologue):
         {"memory.dram.bandwidth": 4e12},
     ]
     assert seen == ["1 of 2 lines", "2 of 2 lines"]
-    assert document["lines"] == json.loads(json.dumps(document["lines"]))
+    jsonschema.validate(json.loads(format_json(document)), load_schema("thresholds"))
 
 
 def test_the_maps_second_number_has_nine_lines_unless_said():
@@ -252,11 +255,14 @@ def test_the_command_searches(run):
     code, out, err = run("--minimise", "memory.dram.bandwidth=1..4TB/s", "--target", "40us")
     assert (code, err) == (0, "")
     assert "smallest 2" in out
+    found = json.loads(run("--minimise", "memory.dram.bandwidth=1..4TB/s", "--target", "40us", "--format", "json")[1])
+    jsonschema.validate(found, load_schema("search"))
     assert run("--minimise", "memory.dram.bandwidth=1..4TB/s", "--target", "1us")[0] == 3
 
 
 def test_sensitivities_as_a_table(sensitivity):
     document = {"format": "fusesolve-sensitivity/1", "set": [], "lines": [sensitivity]}
+    jsonschema.validate(json.loads(format_json(document)), load_schema("sensitivity"))
     out = sensitivity_table(document, width=160, colour=False)
     assert out.splitlines()[2].startswith(("memory.dram.bandwidth", "calibration.stream_share"))
     assert "the plan hangs on: no number within its stated accuracy" in out

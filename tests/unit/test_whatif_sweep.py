@@ -4,6 +4,7 @@ import csv
 import io
 import json
 
+import jsonschema
 import pytest
 
 from fusesolve import plan
@@ -13,6 +14,7 @@ from fusesolve.hardware_yaml import load_profile
 from fusesolve.importers import load_graph
 from fusesolve.pipeline.options import PlanOptions
 from fusesolve.plan import partition_sha256
+from fusesolve.schema import load_schema
 from fusesolve.whatif.axes import parse_axis
 from fusesolve.whatif.evaluate import evaluate_block
 from fusesolve.whatif.executors import Resources
@@ -51,6 +53,11 @@ def test_rows_are_crossed_in_order(table):
         for bandwidth in (1e12, 3e12)
         for launch in (1e-6, 3e-6, 5e-6)
     ]
+
+
+def test_rows_are_of_their_schema(table):
+    for record in table.records():
+        jsonschema.validate(record, load_schema("whatif"))
 
 
 def test_each_row_is_the_plan_of_its_profile(table):
@@ -104,6 +111,7 @@ def test_a_graph_is_taken_in_the_types_of_each_device():
 def test_an_infeasible_point_is_a_row_without_a_plan():
     rows = run_study(make_study("limits.argument_bytes=4B,4KiB"), HERE)[0].records()
     assert [row["status"] for row in rows] == ["INFEASIBLE", "OPTIMAL"]
+    jsonschema.validate(rows[0], load_schema("whatif"))
     assert rows[0]["plan_sha256"] is rows[0]["objective_ns"] is rows[0]["kernels"] is rows[0]["bound_by_dram"] is None
 
 
