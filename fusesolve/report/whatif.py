@@ -3,27 +3,38 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fusesolve.report.text import Column, render_table, short_names
+from fusesolve.report.text import Column, fold, render_table, short_names
 from fusesolve.units import Dimension, format_quantity, format_seconds
 
 SMALL_BYTES = 8192
 
+COMMON = frozenset({"graph", "hardware", "status", "gap", "plan", "kernels"})
 NAMES = 60  # columns for the operators of a change
 FLAT = 5e-5  # an elasticity below this is shown as none
 _DIMENSIONS = {dimension.value: dimension for dimension in Dimension}
 
 
 def sweep_table(document: Mapping[str, Any], dimensions: Sequence[Dimension], *, width: int, colour: bool) -> str:
-    """A `fusesolve-whatif/1` document as one line a point; `dimensions` are those of its paths."""
+    """A `fusesolve-whatif/1` document as one line a point; `dimensions` are those of its paths.
+
+    What all points have in common (a device, say) is said once, above.
+    """
     paths = document["paths"]
     columns = [
-        *(Column(head=path, right=True) for path in paths),
-        Column(head="graph", flexible=True), Column(head="hardware"), Column(head="plan"), Column(head="status"),
-        Column(head="time", right=True), Column(head="gap", right=True), Column(head="speedup", right=True),
-        Column(head="kernels", right=True), Column(head="mostly bound by"),
+        *(Column(head=path, right=True) for path in paths), Column(head="graph", flexible=True),
+        Column(head="hardware"), Column(head="plan"), Column(head="status"), Column(head="time", right=True),
+        Column(head="gap", right=True), Column(head="speedup", right=True), Column(head="kernels", right=True),
+        Column(head="mostly bound by"),
     ]  # fmt: skip
     rows = [_sweep_row(row, paths, dimensions) for row in document["rows"]]
-    return render_table(columns, rows, width=width, colour=colour)
+    alike = [len({row[place] for row in rows}) == 1 for place in range(len(columns))]
+    same = [place for place, column in enumerate(columns) if column.head in COMMON and alike[place]]
+    kept = [place for place in range(len(columns)) if place not in same or len(rows) < 2]
+    said = [f"{columns[place].head} {rows[0][place]}" for place in same if place not in kept]
+    table = render_table(
+        [columns[place] for place in kept], [[row[place] for place in kept] for row in rows], width=width, colour=colour
+    )
+    return (fold(f"all: {', '.join(said)}", width) if said else "") + table
 
 
 def _sweep_row(row: Mapping[str, Any], paths: Sequence[str], dimensions: Sequence[Dimension]) -> list[str]:

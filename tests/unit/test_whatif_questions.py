@@ -272,7 +272,10 @@ def test_sensitivities_as_a_table(sensitivity):
 def test_a_sweep_as_a_table_for_people(run):
     code, out, _ = run("--set", "launch.stream=1us,2us", "--format", "table")
     assert code == 0
-    assert out.splitlines()[1].split()[:3] == ["1", "us", "adds"]
+    head, names, first, _ = out.splitlines()
+    assert head.startswith("all: graph adds, hardware H100-SXM5-80GB, plan ")
+    assert names.split()[:2] == ["launch.stream", "time"]
+    assert first.split()[:2] == ["1", "us"]
 
 
 @pytest.mark.parametrize(
