@@ -161,6 +161,7 @@ CONSTANTS: Mapping[str, Dimension] = {
     "row_step": _S,
     "kernel_floor": _S,
     "host_free": _S,
+    "stream_event": _S,
     "fma_efficiency": _R,
     "generated_share": _R,
     "staging_share": _R,

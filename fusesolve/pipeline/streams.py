@@ -1,7 +1,7 @@
 """Several streams: which kernels overlap. Partition first, then a schedule of its kernels, and a bound over both.
 
-Two partitions are scheduled, the fastest on one stream and one whose kernels overlap better; the shorter makespan is
-taken. So kernels packed into one launch compete with the same kernels on streams.
+Up to three partitions are scheduled: the fastest on one stream, the fastest without packs, and one whose kernels
+overlap better. The shortest makespan is taken: kernels packed into one launch compete with the same on streams.
 """
 
 import math
@@ -20,7 +20,8 @@ from fusesolve.solve.chain import longest_chain
 from fusesolve.solve.schedule import solve_schedule
 from fusesolve.solve.tasks import ScheduleProblem, ScheduleResult, Task
 
-SECOND_LOOK_S = 10.0  # seconds at most for the second partition, and for the bound by work
+SEARCHED = ("cpsat", "unfused")  # strategies whose plans are proven over their columns
+SECOND_LOOK_S = 10.0  # seconds at most for each further partition, and for the bound by work
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,15 +61,16 @@ def schedule_plan(planning: Planning, columns: ColumnSet, result: SolveResult, s
     needs = _Needs(rows=rows, capacity=capacity_of(priced.profile))
     chosen = result.selected
     best = _schedule(planning, needs, columns, chosen, streams)
-    if result.bound is None:  # a policy: its kernels are what they are
+    if planning.options.strategy not in SEARCHED:  # its kernels are what they are
         return _finish(chosen, best, result, None)
     bound = longest_chain(columns.problem)
-    if streams > 1 and best.placement.makespan > bound:
-        other = _solve_with(planning, columns, _mixed_costs(needs, columns), chosen).selected
-        if other and set(other) != set(chosen):
-            found = _schedule(planning, needs, columns, other, streams)
-            if found.placement.makespan < best.placement.makespan:
-                chosen, best = other, found
+    for look in (_alone, _overlapping):
+        if streams > 1 and best.placement.makespan > bound:
+            other = look(planning, needs, columns, result.selected)
+            if other and set(other) != set(chosen):
+                found = _schedule(planning, needs, columns, other, streams)
+                if found.placement.makespan < best.placement.makespan:
+                    chosen, best = other, found
     if streams > 1 and best.placement.makespan > bound:
         bound = max(bound, _bound_by_work(planning, needs, columns, chosen))
     return _finish(chosen, best, result, min(bound, best.placement.makespan))
@@ -110,16 +112,26 @@ def _work_ns(need: Need, capacity: Sequence[int]) -> list[float]:
     return [need.run_ns * held / limit for held, limit in zip(need.held, capacity, strict=True)]
 
 
-def _mixed_costs(needs: _Needs, columns: ColumnSet) -> list[int]:
-    """The mean of what each column takes (ns) and what it would add if everything overlapped.
+def _alone(planning: Planning, needs: _Needs, columns: ColumnSet, chosen: Sequence[int]) -> tuple[int, ...]:
+    """The fastest plan on one stream without packs, whose parts may overlap on streams instead."""
+    packs = planning.priced.space.packs
+    if not any(columns.kernels[i].unique in packs for i in chosen):
+        return ()
+    single = [i for i, kernel in enumerate(columns.kernels) if kernel.unique not in packs]
+    problem = replace(columns.problem, columns=tuple(columns.problem.columns[i] for i in single))
+    return tuple(single[i] for i in solve(problem, limits=_limits(planning)).selected)
+
+
+def _overlapping(planning: Planning, needs: _Needs, columns: ColumnSet, chosen: Sequence[int]) -> tuple[int, ...]:
+    """The best plan at the mean of what each column takes (ns) and what it would add if everything overlapped.
 
     That is the host's time for it, or the time of the resource that it keeps busiest.
     """
-    found = []
+    costs = []
     for kernel, column in zip(columns.kernels, columns.problem.columns, strict=True):
         need = needs.of(kernel)
-        found.append((column.cost + max(need.launch_ns, math.ceil(max(_work_ns(need, needs.capacity))))) // 2)
-    return found
+        costs.append((column.cost + max(need.launch_ns, math.ceil(max(_work_ns(need, needs.capacity))))) // 2)
+    return _solve_with(planning, columns, costs, chosen).selected
 
 
 def _solve_with(planning: Planning, columns: ColumnSet, costs: Sequence[int], warm: Sequence[int]) -> SolveResult:
@@ -127,12 +139,16 @@ def _solve_with(planning: Planning, columns: ColumnSet, costs: Sequence[int], wa
     priced = tuple(
         replace(column, cost=max(1, cost)) for column, cost in zip(columns.problem.columns, costs, strict=True)
     )
+    return solve(replace(columns.problem, columns=priced), limits=_limits(planning), warm=warm)
+
+
+def _limits(planning: Planning) -> Limits:
+    """What is left of the limits, SECOND_LOOK_S at most."""
     left = planning.clock.left()
-    limits = Limits(
+    return Limits(
         time_s=SECOND_LOOK_S if left is None else min(left, SECOND_LOOK_S), work=planning.options.work_limit,
         workers=planning.workers, seed=planning.options.seed,
     )  # fmt: skip
-    return solve(replace(columns.problem, columns=priced), limits=limits, warm=warm)
 
 
 def _bound_by_work(planning: Planning, needs: _Needs, columns: ColumnSet, chosen: Sequence[int]) -> int:

@@ -135,6 +135,14 @@ def test_packs_and_streams_compete():
     assert both.timing["simulated_ns"] == pytest.approx(both.objective_ns, rel=0.1)
 
 
+def test_parts_of_a_pack_overlap_on_streams_where_that_is_shorter():
+    """The one-stream plan of the router packs kernels; side by side on streams they are shorter than packed."""
+    one, two = plan("moe_router", DEVICE), plan("moe_router", DEVICE, streams=2)
+    assert two.objective_ns < one.objective_ns
+    if any(group.template == "packed" for group in one.groups):
+        assert not any(group.template == "packed" for group in two.groups)
+
+
 def test_a_policy_is_scheduled_as_it_is():
     one, two = (plan(graph(FORK), DEVICE, strategy="inductor", streams=n) for n in (1, 2))
     assert {g.nodes for g in one.groups} == {g.nodes for g in two.groups}
