@@ -41,6 +41,12 @@ class Clock:
         margin = min(WRITING_S, 0.05 * self.limit)
         return max(0.2, self.limit - margin - (time.monotonic() - self.started))
 
+    def over(self) -> bool:
+        """Whether nothing is left but the time to write the result."""
+        if self.limit is None:
+            return False
+        return time.monotonic() - self.started > self.limit - min(WRITING_S, 0.05 * self.limit)
+
     def half_gone(self) -> bool:
         """Whether half of the limit is used: what is left belongs to pricing and solving."""
         return self.limit is not None and time.monotonic() - self.started > 0.5 * self.limit

@@ -10,7 +10,7 @@ from fusesolve.pipeline.planning import Planning
 from fusesolve.solve import Limits, SolveResult, Status, check_solution, solve
 from fusesolve.solve.memory import Fit, order_within
 from fusesolve.solve.order import Order, order_columns
-from fusesolve.strategies import POLICIES, Context, Illegal, Members, Realised, realise
+from fusesolve.strategies import POLICIES, Context, Illegal, Members, OutOfTimeError, Realised, realise
 
 STRATEGY_NAMES: tuple[str, ...] = ("cpsat", "unfused", *POLICIES)
 
@@ -59,8 +59,20 @@ def follow_policy(
     """
     if planning.options.together or planning.options.apart:
         raise InputError(f"strategy {name} follows its own rules and takes no pins; use cpsat")
-    found = context or Context(planning.priced)
-    return follow_groups(planning, POLICIES[name](found), found, start=start)
+    found = context or Context(planning.priced, planning.clock.over)
+    try:
+        return follow_groups(planning, POLICIES[name](found), found, start=start)
+    except OutOfTimeError as stopped:
+        return _stopped(planning, f"strategy {name}: {stopped}; raise --time-limit")
+
+
+def _stopped(planning: Planning, line: str) -> Followed:
+    """No plan: the policy did not end in time, and half of its groups would not be its plan."""
+    result = SolveResult(
+        status=Status.NO_SOLUTION, selected=(), objective=None, bound=None, seconds={}, stats={}, conflicts=(line,)
+    )
+    columns = planning.unfused[0]
+    return Followed(planning=planning, columns=columns, result=result, illegal=(), free=frozenset(), groups=0)
 
 
 def follow_groups(

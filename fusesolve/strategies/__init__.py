@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from fusesolve.strategies.chains import fuse_chains
-from fusesolve.strategies.context import Context, Members
+from fusesolve.strategies.context import Context, Members, OutOfTimeError
 from fusesolve.strategies.greedy import fuse_edges
 from fusesolve.strategies.inductor import fuse_pairs
 from fusesolve.strategies.iree import form_dispatches
@@ -36,4 +36,4 @@ POLICIES: Mapping[str, Policy] = {
     "tinygrad": inline_by_default,
 }
 
-__all__ = ["POLICIES", "Context", "Illegal", "Members", "Policy", "Realised", "realise"]
+__all__ = ["POLICIES", "Context", "Illegal", "Members", "OutOfTimeError", "Policy", "Realised", "realise"]

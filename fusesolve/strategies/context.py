@@ -1,6 +1,6 @@
 """What a fusion policy may ask: the program, its neighbourhoods, and the simulator's verdict on a group."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import TypeAlias
 
@@ -9,6 +9,7 @@ from fusesolve.candidates.loops import build_nest
 from fusesolve.candidates.pricing import Priced, limit_refusal, nanoseconds_of
 from fusesolve.candidates.program import Operator, Program, Read
 from fusesolve.candidates.space import DROPPED_WRITES, Kernel, inspect_group
+from fusesolve.errors import FusesolveError
 from fusesolve.group import FusionGroup, Refusal
 from fusesolve.hardware import HardwareProfile
 from fusesolve.ops.definition import OpKind
@@ -18,14 +19,20 @@ Members: TypeAlias = tuple[int, ...]
 ARITHMETIC_FREE = frozenset({OpKind.MOVEMENT, OpKind.GENERATE, OpKind.GATHER})
 
 
+class OutOfTimeError(FusesolveError):
+    """A policy was stopped by the clock: it has no groups."""
+
+
 class Context:
     """A priced program as policies see it. Groups are ascending tuples of operator numbers; costs are whole ns.
 
-    Everything is remembered: asking twice costs nothing.
+    Everything is remembered: asking twice costs nothing. Once `late` returns True, the next question about a group
+    that is new raises OutOfTimeError.
     """
 
-    def __init__(self, priced: Priced) -> None:
+    def __init__(self, priced: Priced, late: Callable[[], bool] | None = None) -> None:
         self.priced = priced
+        self._late = late
         self.program: Program = priced.space.program
         self.profile: HardwareProfile = priced.profile
         self.operators: tuple[Operator, ...] = self.program.operators
@@ -92,8 +99,14 @@ class Context:
         """The group as a kernel that writes `writes` (None: all that others need), or the structural refusal."""
         key = (members, writes)
         if key not in self._judged:
+            self.check_time()
             self._judged[key] = self._judge(members, writes)
         return self._judged[key]
+
+    def check_time(self) -> None:
+        """Raise OutOfTimeError once it is late; for loops that ask nothing else."""
+        if self._late is not None and self._late():
+            raise OutOfTimeError("the time limit came before the policy had its groups")
 
     def _judge(self, members: Members, writes: frozenset[int] | None) -> FusionGroup | Refusal:
         if self._waits_for_itself(members, self.touched(members)[1] if writes is None else writes):

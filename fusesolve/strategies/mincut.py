@@ -63,7 +63,7 @@ def _cut(context: Context, part: Members) -> tuple[Members, Members]:
     """The two sides of the least cut; all that leads to the first side's terminals belongs to it."""
     first, second = _terminals(context, part)
     flow = _Flow(context, part, first, second)
-    flow.saturate()
+    flow.saturate(context)
     side = flow.reached()
     return tuple(m for m in part if m in side), tuple(m for m in part if m not in side)
 
@@ -82,9 +82,10 @@ class _Flow:
                     forward[member] = forward.get(member, 0.0) + context.bytes_of(read.storage)
                     self.room[member][made] = float("inf")
 
-    def saturate(self) -> None:
-        """Push flow until no path from a source to a sink has room."""
+    def saturate(self, context: Context) -> None:
+        """Push flow until no path from a source to a sink has room; OutOfTimeError where the clock comes first."""
         while True:
+            context.check_time()
             path = self._path()
             if path is None:
                 return
