@@ -77,6 +77,19 @@ def test_without_its_dag_a_table_is_refused(tables):
         measure_accuracy([tables])
 
 
+def test_files_beside_the_table_may_be_anything(tables):
+    tables.with_name("a.csv").write_bytes(b"\xff\xfe\x00")
+    tables.with_name("b.csv").mkdir()
+    assert measure_accuracy([tables]).gains
+
+
+def test_a_time_of_zero_is_refused(tables):
+    text = tables.read_text().replace(f"{PASS_US + 50},", "0,", 1)
+    tables.write_text(text)
+    with pytest.raises(InputError, match="above 0"):
+        measure_accuracy([tables])
+
+
 def test_a_malformed_dag_is_refused(tables):
     path = tables.with_name("dag.csv")
     path.write_text(path.read_text().replace("8192,float32", "many,float32"))

@@ -16,7 +16,8 @@ WORST = 10
 class Case:
     """One program on one device and host; seconds, measured and predicted, unfused and fused.
 
-    `planned`: predicted seconds of fusesolve's own plan under the same timing, None where there is no graph.
+    `planned`: predicted seconds of fusesolve's own plan under the same timing, None where there is no graph. ValueError
+    where a measured time is not above 0.
     """
 
     label: str
@@ -25,6 +26,10 @@ class Case:
     predicted_unfused: float
     predicted_fused: float
     planned: float | None = None
+
+    def __post_init__(self) -> None:
+        if not (self.unfused > 0 and self.fused > 0):
+            raise ValueError(f"{self.label}: a measured time must be above 0")
 
     @property
     def gain(self) -> float:

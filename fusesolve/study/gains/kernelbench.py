@@ -93,17 +93,25 @@ def read_dags(path: Path) -> dict[Key, list[Row]]:
     InputError where there is none.
     """
     for other in sorted(path.parent.glob("*.csv")):
-        with other.open(newline="", encoding="utf-8") as stream:
-            reader = csv.DictReader(stream)
-            if set(reader.fieldnames or ()) >= DAG_COLUMNS:
-                found: dict[Key, list[Row]] = defaultdict(list)
-                for row in reader:
+        if _columns(other) >= DAG_COLUMNS:
+            found: dict[Key, list[Row]] = defaultdict(list)
+            with other.open(newline="", encoding="utf-8") as stream:
+                for row in csv.DictReader(stream):
                     found[_key(row)].append(row)
-                return found
+            return found
     raise InputError(
         f"{path}: no table of operator DAGs beside it (a CSV file with the columns "
         f"{', '.join(sorted(DAG_COLUMNS))}); put it into the same folder"
     )
+
+
+def _columns(path: Path) -> frozenset[str]:
+    """The head of a file beside the table; empty where it cannot be read."""
+    try:
+        with path.open(newline="", encoding="utf-8") as stream:
+            return frozenset(next(csv.reader(stream), ()))
+    except (OSError, UnicodeDecodeError, csv.Error):
+        return frozenset()
 
 
 def _programs(path: Path, rows: Sequence[Row], outcome: Outcome) -> dict[Key, Program]:

@@ -10,7 +10,10 @@ from fusesolve.study.samples import Skipped
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Times:
-    """Measured and predicted seconds of one kind of row on one device, with a label each."""
+    """Measured and predicted seconds of one kind of row on one device, with a label each.
+
+    ValueError where a measured time is not above 0.
+    """
 
     device: str
     profile: str
@@ -19,6 +22,11 @@ class Times:
     labels: tuple[str, ...]
     measured: tuple[float, ...]
     predicted: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        for label, seconds in zip(self.labels, self.measured, strict=True):
+            if not seconds > 0:
+                raise ValueError(f"{label}: a measured time must be above 0")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
