@@ -5,7 +5,7 @@ Views (reshapes) are gone: they name the same storage, so each operator reads *s
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
@@ -14,7 +14,7 @@ from fusesolve.candidates.aliasing import Aliases, find_aliases
 from fusesolve.candidates.atoms import Atoms, relate_views, same_pairs
 from fusesolve.graph import DType, Graph, Node, TensorType
 from fusesolve.ops import OPS, access_map
-from fusesolve.ops.definition import OpKind, Work
+from fusesolve.ops.definition import OpDef, OpKind, Work
 
 _CLOSED = frozenset({AccessKind.INDIRECT, AccessKind.WHOLE})
 _APART = frozenset({AccessKind.WINDOW, AccessKind.SHIFTED})
@@ -197,7 +197,8 @@ class _Builder:
         for extent in access.reduced:
             reduced *= extent
         return Operator(
-            index=index, node=node_index, kind=_planned_kind(graph, node, definition.kind), work=definition.work,
+            index=index, node=node_index, kind=_planned_kind(graph, node, definition.kind),
+            work=_work_of(node, definition),
             linear=definition.linear, is_double=_computes_doubles(graph, node), reads=reads,
             writes=tuple(number[name] for name in node.outputs), out=out, red=red,
             points=result.size, reduced=reduced,
@@ -348,6 +349,18 @@ def _planned_kind(graph: Graph, node: Node, kind: OpKind) -> OpKind:
         channels = graph.type_of(node.outputs[0]).shape[1] // group
         return OpKind.WINDOW if channels < SMALL_GROUP_WIDTH else kind
     return kind
+
+
+def _work_of(node: Node, definition: OpDef) -> Work:
+    """The operator's work per element; a concat compares with each boundary between its sources.
+
+    The table's numbers are those of two sources: one comparison and one selection.
+    """
+    work = definition.work
+    boundaries = len(node.inputs) - 1
+    if node.op != "concat" or boundaries < 2:
+        return work
+    return replace(work, alu=work.alu * boundaries, instructions=work.instructions * boundaries)
 
 
 def _computes_doubles(graph: Graph, node: Node) -> bool:

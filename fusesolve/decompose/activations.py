@@ -129,6 +129,10 @@ def _row(name: str, doc: str, body: Callable[[Emit, Operand, Attrs], Operand], *
     return Composite(name=name, doc=doc, operands=(1, 1), expand=unary(body), attrs=optional)
 
 
+def _reversed_sub(emit: Emit, inputs: Sequence[Operand], attrs: Attrs) -> tuple[Operand, ...]:
+    return (emit("sub", inputs[1], inputs[0]),)
+
+
 ACTIVATIONS: tuple[Composite, ...] = (
     _row("gelu", "x * Phi(x), by erf or by tanh.", _gelu, approximate="none (erf) or tanh"),
     _row("quick_gelu", "x * sigmoid(1.702 x).", _quick_gelu, alpha=_ALPHA),
@@ -145,5 +149,6 @@ ACTIVATIONS: tuple[Composite, ...] = (
     _row("thresholded_relu", "x above alpha, else 0.", _thresholded_relu, alpha="threshold, a number"),
     _row("shrink", "0 within lambd of 0, else x moved towards 0 by bias.", _shrink, lambd="threshold", bias="offset"),
     Composite(name="prelu", doc="x above 0, slope x below; the slope broadcasts.", operands=(2, 2), expand=_prelu),
+    Composite(name="rsub", doc="y - x.", operands=(2, 2), expand=_reversed_sub),
     Composite(name="pow", doc="x ** y; 2, 3, 1/2, -1/2, -1 and 1 as cheaper primitives.", operands=(2, 2), expand=_pow),
 )

@@ -201,3 +201,12 @@ def test_weights_that_two_inputs_meet_join_no_kernels():
     found = program(["a: f16[32,64]", "b: f16[96,64]", "w: f16[64,64]"],
                     ["p = matmul(a, w)", "q = matmul(b, w)"], ["p", "q"], ["w"])  # fmt: skip
     assert refusal(found, "p", "q") == "connected"
+
+
+def test_a_concat_compares_with_each_boundary():
+    """Five sources have four boundaries, a comparison and a selection each; two have one."""
+    inputs = [f"x{i}: f32[64,32]" for i in range(5)]
+    two = program(inputs, ["y = concat(x0, x1; axis=1)"], ["y"])
+    five = program(inputs, ["y = concat(x0, x1, x2, x3, x4; axis=1)"], ["y"])
+    assert group(two, "y").workload.alu == 2 * 64 * 64
+    assert group(five, "y").workload.alu == 8 * 64 * 160

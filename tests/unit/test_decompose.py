@@ -309,6 +309,15 @@ def test_more_results_than_there_are() -> None:
         expand("softmax", rand(3), outputs=2)
 
 
+def test_a_reversed_difference_is_one_sub() -> None:
+    builder = GraphBuilder("g")
+    builder.input("x", TensorType(DType.F32, (4,)))
+    (name,) = add_operator(builder, "rsub", ["x", Literal(1.0)], outputs=["y"])
+    builder.output(name)
+    (node,) = builder.build().nodes
+    assert (node.op, node.inputs) == ("sub", (Literal(1.0), "x"))
+
+
 @pytest.mark.parametrize("name", COMPOSITES)
 def test_rows_are_documented(name: str) -> None:
     row = COMPOSITES[name]

@@ -1,0 +1,67 @@
+"""Writes docs/CASES.md: every public case, what it asks, and what the tests check of it.
+
+`python -m tests.cases.page docs/CASES.md`
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.cases.cases import Case, load_cases
+from tests.cases.test_cases import DEVIATES, NOT_EXPRESSIBLE
+
+HEAD = """\
+# Cases: fusion decisions that went wrong elsewhere
+
+Written by `python -m tests.cases.page docs/CASES.md` from the cases beside the checkout and the tables in
+`tests/cases`. Each case is a public report on a compiler, told as a graph and as what a right plan does. Every
+graph that is written out is planned on `a100` with a limit of 30 s; it must keep the limits of the device, cost
+no more than its operators apart, and read only what is written. *Checked* are the demands beyond that. What the
+plan does otherwise on purpose is argued below with the simulator's numbers, and a test fails when that changes.
+
+| case | asks for | checked |
+| --- | --- | --- |
+"""
+CHECKED = (
+    "max_groups", "must_fuse", "must_not_fuse", "must_materialize", "max_recompute", "group_outputs", "group_limits",
+)  # fmt: skip
+ELSEWHERE = {
+    "FC-001": "one cast and two give one plan", "FC-026": "traffic", "FC-047": "traffic",
+    "FC-070": "nothing gathered is written", "FC-071": "nothing gathered is written", "FC-064": "extents",
+    "FC-094": "extents by name", "FC-014": "2 to 64 diamonds", "FC-040": "packed (planner/test_packs.py)",
+    "FC-052": "argument bytes", "FC-053": "60 branches", "FC-056": "20 and 200 layers", "FC-058": "8 scatters",
+    "FC-059": "120 operators", "FC-062": "ties", "FC-074": "order (unit/test_aliasing.py)",
+    "FC-076": "order (unit/test_aliasing.py)",
+}  # fmt: skip
+
+
+def rows() -> Iterator[str]:
+    """One line of the table per case."""
+    for case in load_cases():
+        keys = [key for key in CHECKED if _asked(case, key)] if case.written_out else []
+        held = [key for key in keys if (case.id, key) not in DEVIATES]
+        found = [", ".join(f"`{key}`" for key in held)] if held else []
+        found += [f"**argued:** `{key}`" for key in keys if (case.id, key) in DEVIATES]
+        found += [ELSEWHERE[case.id]] if case.id in ELSEWHERE else []
+        yield f"| {case.id} | {case.title} | {'; '.join(found) or _rest(case)} |"
+
+
+def _asked(case: Case, key: str) -> bool:
+    """Whether the case asks for it beyond the limits of the profile, which hold for all."""
+    return any(key != "group_limits" or "spill_bytes" in value for value in case.values(key))
+
+
+def _rest(case: Case) -> str:
+    if case.id in NOT_EXPRESSIBLE:
+        return f"one clear error: {NOT_EXPRESSIBLE[case.id]}"
+    return "a plan within the limits" if case.written_out else "nothing: its graph is not written out"
+
+
+def page() -> str:
+    """The whole page."""
+    argued = [f"- **{case}** `{key}`: {why}." for (case, key), why in DEVIATES.items()]
+    return HEAD + "\n".join(rows()) + "\n\n## Argued\n\n" + "\n".join(argued) + "\n"
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(page(), encoding="utf-8")
