@@ -52,7 +52,7 @@ from fusesolve.cli.whatif_options import (
     ThresholdOpt,
     ZipOpt,
 )
-from fusesolve.errors import InputError
+from fusesolve.errors import InputError, NoPlanError
 
 if TYPE_CHECKING:
     from fusesolve.graph import Graph
@@ -238,8 +238,12 @@ def run_sweep(request: Request, sets: Sequence[str], *, zipped: bool) -> None:
         load_parquet_library()
     study = make_study(request, [parse_axis(text) for text in sets], zipped=zipped)
     state = None if request.output is None else state_path(request.output)
-    with shown_progress(quiet=request.quiet, verbose=request.verbose) as report:
-        table, journal = run_study(study, request.resources, state=state, progress=report)
+    try:
+        with shown_progress(quiet=request.quiet, verbose=request.verbose) as report:
+            table, journal = run_study(study, request.resources, state=state, progress=report)
+    except KeyboardInterrupt:
+        kept = "with -o FILE a sweep can be resumed" if state is None else "repeat the command to go on"
+        raise NoPlanError(f"interrupted before the sweep was finished; {kept}") from None
     write_table(table, study, request)
     write_page(lambda: sweep_page(table.to_dict()), request.html)
     journal.remove()

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import signal
 
 import jsonschema
 import pytest
@@ -17,7 +18,7 @@ from fusesolve.plan import partition_sha256
 from fusesolve.schema import load_schema
 from fusesolve.whatif.axes import parse_axis
 from fusesolve.whatif.evaluate import evaluate_block
-from fusesolve.whatif.executors import Resources
+from fusesolve.whatif.executors import Resources, execute
 from fusesolve.whatif.files import format_csv
 from fusesolve.whatif.points import build_study, set_numbers
 from fusesolve.whatif.rows import BOUND_TERMS, FIXED_COLUMNS
@@ -171,6 +172,24 @@ def test_the_time_limit_keeps_what_is_finished(study, tmp_path):
     with pytest.raises(NoPlanError, match="after 1 of 12 points; repeat the command"):
         run_study(study, Resources(workers=1, time_limit=1e-9), state=state)
     assert len(open_journal(state, study.sha256).done) == 1
+
+
+def test_a_killed_process_is_said_and_what_is_finished_is_kept():
+    with (
+        pytest.raises(NoPlanError, match="was killed"),
+        execute(signal.raise_signal, [signal.SIGKILL] * 2, Resources(workers=2)) as results,
+    ):
+        list(results)
+
+
+def test_an_interrupt_says_how_to_go_on(run, tmp_path, monkeypatch):
+    def interrupt(*args, **keywords):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fusesolve.whatif.sweep.run_study", interrupt)
+    code, _, err = run("softmax", "--hw", "h100", "-o", tmp_path / "a.csv")
+    assert code == 3
+    assert "repeat the command to go on" in err
 
 
 def test_durations_are_for_people():
