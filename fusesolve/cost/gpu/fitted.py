@@ -43,18 +43,18 @@ FITTED: Mapping[str, Fit] = {
         },
     ),
     "fma_registers": Fit(
-        knee=None, rows=24, error=0.024,
+        knee=None, rows=44, error=0.059,
         weights={
-            "one": 33.797, "points": 0.603, "side": 4.615, "behind": -3.339, "scratch": -0.487,
-            "newer": 3.572, "parts": -283.593, "split": 3.433, "double": -508.888, "in_front": -15.533,
-            "strips": -5.207, "rows": 14.326,
+            "one": 71.244, "points": 0.192, "side": 3.915, "behind": -2.492, "scratch": 0.309,
+            "newer": 5.66, "parts": -2.046, "split": 1.24, "double": 190384.954, "in_front": -11.762,
+            "strips": -4.55, "rows": 7.506,
         },
     ),
     "fma_code": Fit(
-        knee=None, rows=24, error=0.075,
+        knee=None, rows=44, error=0.103,
         weights={
-            "one": 4011.78, "points": 72.63, "behind": 2.16, "once": 2605.12, "loads": 60.36,
-            "strips": 41.79, "in_front": 262.69,
+            "one": 2420.32, "points": 68.68, "behind": 18.38, "loads": 62.23, "strips": 300.56,
+            "points_parts": 4.21, "parts": 130.58, "split": 1616.88,
         },
     ),
     "tensor_registers": Fit(
