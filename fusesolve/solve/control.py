@@ -23,7 +23,8 @@ class Control:
     """Shared by the thread that solves and the one that waits.
 
     The solving thread writes every field, the waiting one `stopped`.
-    `bound` is the greatest lower bound proven so far (ns), None before there is one.
+    `bound` is the greatest lower bound proven so far (ns), None before there is one. Plans above `ceiling` (ns) are of
+    no use: the solve ends once its bound is above it.
     """
 
     limits: Limits
@@ -33,6 +34,7 @@ class Control:
     stopped: threading.Event = field(default_factory=threading.Event)
     incumbent: Incumbent | None = None
     bound: int | None = None
+    ceiling: int | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     stats: dict[str, int] = field(default_factory=dict)
     _stage: str = ""
@@ -58,7 +60,8 @@ class Control:
 
     def must_stop(self) -> bool:
         """True once the clock, the work limit or an interrupt ends the solve."""
-        return self.clock_stopped() or self.work_left() == 0.0
+        useless = self.ceiling is not None and self.bound is not None and self.bound > self.ceiling
+        return useless or self.clock_stopped() or self.work_left() == 0.0
 
     def clock_stopped(self) -> bool:
         """True once the clock or an interrupt ends the solve: what comes after is not reproducible."""

@@ -27,7 +27,7 @@ def solve_sifted(problem: PartitionProblem, control: Control) -> Finding | None:
     """Least cost, then least sum of ties, with a proof over all columns; None where the sieve is of no use.
 
     Every plan of at most `limit` ns lies within the kept columns. So their optimum is that of the problem if it is
-    within the limit; if it is above, it is the next limit.
+    within the limit. If it is above, more columns are kept, up to those of plans as good as the best one known.
     """
     with control.stage("sieve"):
         sieve = make_sieve(problem, control)
@@ -46,7 +46,9 @@ def solve_sifted(problem: PartitionProblem, control: Control) -> Finding | None:
         if len(kept) == int(sieve.usable.sum()):
             return None
         size *= GROWTH
-        limit = max(limit + 1, sieve.limit_of(size)) if best is None else best.cost
+        limit = max(limit + 1, sieve.limit_of(size))
+        if control.incumbent is not None:
+            limit = min(limit, control.incumbent.cost)
     return Finding()
 
 
@@ -62,6 +64,7 @@ def _solve_kept(problem: PartitionProblem, kept: Ints, limit: int, control: Cont
     """The best plan found over the kept columns, offered to `control`, which also learns what it proves."""
     columns = tuple(table_of(problem.columns).take(kept))
     child = control.spawn()
+    child.ceiling = limit
     with child.stage("prepare"):
         instance = prepare_instance(replace(problem, columns=columns))
         conflicts = find_conflicts(instance)
