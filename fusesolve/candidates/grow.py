@@ -45,9 +45,8 @@ def chain_units(program: Program, separable: frozenset[int]) -> list[tuple[int, 
     contraction's epilogue is not, so regions beside a contraction or window are taken apart again. Operators in
     `separable` stay single; a unit has at most UNIT_LIMIT operators.
 
-    A reduction begins a chain as an elementwise operator does: what is done to its result fits its kernel. It also
-    joins the chain that makes its operand where nobody else reads that and one large value enters it that has no more
-    bytes than any value in it: the kernel of the reduction can then do that chain too, from the value that enters.
+    A reduction joins the chain that makes its operand where nobody else reads that and one large value enters it that
+    has no more bytes than any value in it: the kernel of the reduction can do that chain, from the value that enters.
     """
     unit: list[tuple[int, ...]] = [(op.index,) for op in program.operators]
     for op in program.operators:
@@ -106,8 +105,7 @@ def _join_producers(program: Program, op: Operator, unit: list[tuple[int, ...]],
             return
         merged = region.union(*(unit[m] for m in made))
         single = len(_entries(program, region, op.points)) == 1 or len(_entries(program, merged, op.points)) == 1
-        folds = sum(program.operators[m].kind is OpKind.REDUCE for m in merged)
-        if len(merged) > UNIT_LIMIT or not single or folds > 1 or not _is_closed(program, merged, op):
+        if len(merged) > UNIT_LIMIT or not single or not _is_closed(program, merged, op):
             return
         members = tuple(sorted(merged))
         for member in members:
@@ -148,7 +146,7 @@ def _region_above(program: Program, region: frozenset[int], op: Operator) -> fro
         if producer is None or barrier or storage.required or storage.type.nbytes < result:
             return None
         above = program.operators[producer]
-        if above.kind not in (OpKind.ELEMENTWISE, OpKind.REDUCE) or above.points != op.points:
+        if above.kind is not OpKind.ELEMENTWISE or above.points != op.points:
             return None
         found.add(producer)
     return frozenset(found) or None
