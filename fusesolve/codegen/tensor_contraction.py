@@ -22,8 +22,13 @@ UNROLLED_COPIES = 8  # copies of a thread and step that are written one behind t
 
 
 def emit_contraction(task: Task) -> tuple[EmittedKernel, ...]:
-    """The kernel of a contraction group, or the two of a split one, on the pipe that was priced."""
-    return TensorGemm(task).emit() if task.tile("tile_k", FMA_STEP) > FMA_STEP else Gemm(task).emit()
+    """The kernel of a contraction group, or the two of a split one, on the pipe that was priced.
+
+    Types other than f16 and bf16 have no source on the tensor pipe: they take the FMA pipe, whatever was priced.
+    """
+    plain = Gemm(task)
+    tensor = task.tile("tile_k", FMA_STEP) > FMA_STEP and {kind.dtype for kind in plain.types[:2]} <= set(KINDS)
+    return TensorGemm(task).emit() if tensor else plain.emit()
 
 
 @dataclass(frozen=True, slots=True)
