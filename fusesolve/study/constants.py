@@ -31,7 +31,7 @@ class Group:
 
 _PRODUCTS = frozenset({"matmul", "bmm", "product_by_rows"})
 _NARROW = frozenset({"f16", "bf16", "f8e4m3"})
-_ROWS = frozenset({"layernorm", "softmax", "rmsnorm", "silu_mul"})
+_ROWS = frozenset({"layernorm", "softmax", "rmsnorm", "silu_mul", "rope"})
 _QUANTISED = frozenset({"token_quantise", "row_quantise", "largest"})
 _STREAMS = frozenset({"add", "mul", "div", "addu", "mulu", "divu", "relu", "gelu", "tanh", "quantise"})
 

@@ -22,6 +22,10 @@ Sizes: TypeAlias = tuple[int, ...]
 Body: TypeAlias = Callable[["Call", Sizes], None]
 
 INDEX_WORK = 120.0  # integer instructions per element of PyTorch's index_select: two 64-bit divisions
+ROTARY_WORK = 80.0  # integer instructions per rotated pair of vLLM's kernel: its division of the position by the width
+SCALAR_WORK = 35.0  # integer instructions per element of vLLM's kernels that take one element at a time
+TENSOR_BLOCKS = 1024  # blocks of TensorRT-LLM's kernel for the largest magnitude of a tensor
+FEW_INDICES = 16  # up to so many, PyTorch takes its kernel for few indices
 EXPONENT = Literal(1.7)  # of a power by a scalar: any number that no shortcut exists for
 
 
@@ -86,9 +90,12 @@ def _silu_mul(call: Call, sizes: Sizes) -> None:
 
 
 def _rope(call: Call, sizes: Sizes) -> None:
-    """Rotation by pairs: every element once in, once out, two products with the row's cosine and sine, one sum."""
+    """(rows, columns of queries and keys, columns of queries): rotation by pairs.
+
+    Every element once in, once out, two products with the row's cosine and sine, one sum.
+    """
     cos, sin = (call.feed(sizes[0], 1) for _ in range(2))
-    x = call.feed(*sizes)
+    x = call.feed(*sizes[:2])
     call.finish(call.run("add", call.run("mul", x, cos), call.run("mul", x, sin)))
 
 
@@ -222,18 +229,36 @@ def _as_library(spec: Spec, workload: Workload) -> Workload:
     """The launch shape of the library's row kernel (PyTorch's own, vLLM's), which no graph says."""
     if spec.op == "product_by_rows":
         return replace(workload, tile_by_rows=1)
-    if spec.op == "embedding":
-        return replace(workload, alu=workload.alu + INDEX_WORK * spec.sizes[0] * spec.sizes[1])
     rule = LIBRARY_ROWS.get(spec.op)
+    if spec.op == "rope":
+        workload = replace(workload, alu=workload.alu + 0.5 * ROTARY_WORK * spec.sizes[0] * spec.sizes[1])
+    if rule is _scalar_rows:
+        workload = replace(workload, alu=workload.alu + SCALAR_WORK * spec.sizes[0] * spec.sizes[1])
+    if spec.op == "embedding":
+        return _index_select(spec, workload)
     if rule is None:
         return workload
     rows, cols = spec.sizes[:2]
     size = DType(spec.dtype).itemsize
-    threads, load, passes = rule(cols, size)
+    threads, load, passes = rule(spec.sizes[-1], size)
+    if spec.op == "largest":  # over the whole tensor, whatever its shape: a fixed grid that strides over it
+        rows, cols = TENSOR_BLOCKS, -(-rows * cols // TENSOR_BLOCKS)
     return replace(
         workload, template=TEMPLATES.index(Template.ROW), outer=rows, inner=cols, contiguous=1, passes=passes,
         reread_bytes=float(rows * cols * size), row_threads=threads, row_load_bytes=load, element_bytes=size,
         row_kind=ROW_KINDS.get(spec.op, 0),
+    )  # fmt: skip
+
+
+def _index_select(spec: Spec, workload: Workload) -> Workload:
+    """PyTorch's index_select: up to 16 indices, every thread walks over all of them, one after the other."""
+    rows, cols, _ = spec.sizes
+    found = replace(workload, alu=workload.alu + INDEX_WORK * rows * cols)
+    if rows > FEW_INDICES:
+        return found
+    return replace(
+        found, template=TEMPLATES.index(Template.ROW), outer=-(-cols // 128), inner=128 * rows, row_threads=128,
+        row_load_bytes=DType(spec.dtype).itemsize, contiguous=1, passes=1, row_kind=ROW_KINDS["embedding"],
     )  # fmt: skip
 
 
@@ -252,7 +277,7 @@ def _scalar_rows(cols: int, size: int) -> tuple[int, int, int]:
     return min(1024, max(32, cols)), size, 1
 
 
-# Operator -> (columns, bytes of an element) -> threads to a row, bytes of a load, passes over the row.
+# Operator -> (columns, of queries for a rotation; bytes of an element) -> threads to a row, bytes of a load, passes over the row.
 LIBRARY_ROWS: Mapping[str, Callable[[int, int], tuple[int, int, int]]] = {
     "layernorm": lambda cols, size: (128, 4 * size, 2),
     "softmax": _softmax_rows,
@@ -262,14 +287,14 @@ LIBRARY_ROWS: Mapping[str, Callable[[int, int], tuple[int, int, int]]] = {
     "activation": _scalar_rows,
     "rope": lambda cols, size: (min(512, max(32, cols // 2)), 2 * size, 1),
     "cache_write": lambda cols, size: (min(512, max(32, cols // 2)), 16, 1),
-    "largest": _scalar_rows,
+    "largest": lambda cols, size: (256, size, 1),
     "row_quantise": lambda cols, size: (256, 16, 1),
-    "token_quantise": lambda cols, size: (256, 16, 2),
+    "token_quantise": lambda cols, size: (min(256, max(128, cols)), 16, 2),
 }
 
 
 # Kinds of a library's row kernels that take their own time: see `Workload.row_kind`.
-ROW_KINDS: Mapping[str, int] = {"layernorm": 1, "cache_write": 2, "row_quantise": 3, "token_quantise": 3, "largest": 3}
+ROW_KINDS: Mapping[str, int] = {"layernorm": 1, "cache_write": 2, "row_quantise": 3, "token_quantise": 3, "largest": 4, "rope": 5, "embedding": 6}
 
 
 def _thin_attention(spec: Spec) -> Workload:

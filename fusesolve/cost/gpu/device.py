@@ -37,6 +37,7 @@ class Device:
     l2: float
     knee: float
     dram_latency: float
+    l2_latency: float
     code_fetch: float
     shared_bytes_per_s: float
     launch: float
@@ -74,6 +75,7 @@ def read_device(profile: HardwareProfile, launch: str) -> Device:
         fma=rate("fma", "f32"), fma64=rate("fma", "f64"), alu=rate("alu", "i32"), sfu=rate("sfu", "f32"),
         tensor=tensor, stream=stream, l2=l2, knee=float(cache.knee) if cache is not None else 0.0,
         dram_latency=memory.dram.latency,
+        l2_latency=min(cache.latency, memory.dram.latency) if cache is not None else memory.dram.latency,
         code_fetch=CODE_LINES * 128.0 / (cache.latency if cache is not None else memory.dram.latency),
         shared_bytes_per_s=shared,
         launch=launch_overhead(profile, "graph" if launch == "graph" else "stream"),

@@ -11,9 +11,13 @@ from fusesolve.cost.gpu import terms as t
 from fusesolve.cost.gpu.device import Device
 from fusesolve.cost.table import Array, Columns
 
-NORM, SCATTERED, QUANTISED = 1, 2, 3  # kinds of rows: `Workload.row_kind`
-FLOOR = 0.7e-6  # seconds in which a kernel starts and drains, its first loads not counted
-COLD_STEP = 1.5  # a trip that waits for DRAM takes this much longer than one that finds its row in the L2 cache
+NORM, SCATTERED, QUANTISED, MERGED, ROTARY, CHASED = 1, 2, 3, 4, 5, 6  # kinds of rows: `Workload.row_kind`
+ATOMIC = 1.35e-9  # seconds of an atomic update where all blocks update one address: about two clocks of the L2 cache
+NORM_REGISTERS = 64.0  # per thread of PyTorch's layer norm in 16 bits: half of the blocks fit that its threads alone would allow
+CHASE = 0.3e-6  # seconds per trip of a loop over indices beyond the loads that wait for each other
+ROTARY_STEP = 0.6  # a trip of a rotation (four independent loads, no chain of arithmetic) over one of the other rows
+SCATTER_FLOOR = 0.7e-6  # the same of a KV-cache write, whose other constant was fitted with it
+FLOOR = 0.2e-6  # seconds in which a kernel starts and drains, its first loads not counted
 ROOM = 0.45  # share of the L2 cache that rows in flight may fill before they push each other out
 SHARPNESS = 6.0  # exponent of that knee
 
@@ -33,35 +37,51 @@ def evaluate(device: Device, w: Columns, tile: Columns) -> tuple[dict[str, Array
     )  # fmt: skip
     limits = device.profile.limits
     per_unit = np.floor(float(limits.threads_per_unit) / threads) if limits is not None else np.ones_like(threads)
+    if device.profile.registers is not None:
+        fitting = np.floor(device.profile.registers.per_unit / (NORM_REGISTERS * threads))
+        per_unit = np.where((w["row_kind"] == NORM) & (w["element_bytes"] < 4), np.minimum(per_unit, np.maximum(fitting, 1.0)), per_unit)
     slots = device.units * np.where(threads > 32.0, np.minimum(per_unit, 32.0), per_unit)
     found = t.stream_terms(device, w)
-    warm = (w["warm_read_bytes"] + w["warm_write_bytes"]) / np.maximum(w["read_bytes"] + w["write_bytes"], 1.0)
     again = (w["passes"] - 1.0) * w["reread_bytes"]
     held = np.minimum(w["outer"], slots) * w["reread_bytes"] / np.maximum(w["outer"], 1.0)
     cache = device.profile.memory.l2
     room = device.constant("reread_room", ROOM) * float(cache.size) if cache is not None else 1.0
     lost = 1.0 / (1.0 + np.minimum(room / np.maximum(held, 1.0), 1e3) ** SHARPNESS)
     found["reread"] = again * lost / device.stream
-    found["latency"] = t.waves(w["outer"] + nothing, slots) * _block(device, w, threads, 1.0 - warm)
+    through = (w["read_bytes"] + w["write_bytes"] + again) / device.l2  # every byte passes the L2 cache once
+    short = np.maximum(through - found["dram"] - found["l2"] - found["reread"], 0.0)
+    found["reread"] = found["reread"] + np.where(w["row_kind"] == QUANTISED, short, 0.0)
+    found["latency"] = t.waves(w["outer"] + nothing, slots) * _block(device, w, threads)
     found |= t.pipe_terms(device, w, np.minimum(w["outer"], device.units), nothing)
-    return res, found | t.overhead_terms(device, res) | {"floor": nothing + FLOOR}
+    floor = np.where(w["row_kind"] == SCATTERED, SCATTER_FLOOR, FLOOR)
+    floor = np.where(w["row_kind"] == QUANTISED, 0.0, floor)
+    floor = np.where(w["row_kind"] == MERGED, w["outer"] * ATOMIC, floor)
+    return res, found | t.overhead_terms(device, res) | {"floor": nothing + floor}
 
 
-def _block(device: Device, w: Columns, threads: Array, cold: Array) -> Array:
-    """Seconds of one block: start, combination across threads, trips (the remainder of wide loads runs one by one)."""
+def _block(device: Device, w: Columns, threads: Array) -> Array:
+    """Seconds of one block: start, combination across threads, trips (the remainder of wide loads runs one by one).
+
+    A trip that goes to DRAM waits longer than one that finds its row in the L2 cache, by the difference of latencies.
+    """
     wide = np.maximum(1.0, w["row_load_bytes"] / w["element_bytes"])
     whole = np.floor(w["inner"] / (threads * wide))
     rest = np.ceil((w["inner"] - whole * threads * wide) / threads)
     trips = whole + np.where(wide > 1.0, np.minimum(rest, wide), rest)
+    trips = np.where(w["row_kind"] == QUANTISED, np.ceil(w["inner"] / (threads * wide)), trips)  # threads left idle
     norm = w["row_kind"] == NORM
     start = np.where(norm, device.constant("norm_latency", 4.0e-6), device.constant("row_latency", 0.9e-6))
-    start = np.where(w["reductions"] > 0, start, 0.0)
+    start = np.where((w["reductions"] > 0) | (w["row_kind"] == ROTARY), start, 0.0)
     start = np.where(w["row_kind"] == SCATTERED, device.constant("scatter_latency", 2.0e-6), start)
     step = np.where(norm, device.constant("norm_step", 0.5e-6), device.constant("row_step", 0.5e-6))
-    step = np.where(w["row_kind"] == SCATTERED, 0.0, step)  # a copy without a loop: all loads at once
-    quantised = w["row_kind"] == QUANTISED
-    start = np.where(quantised, device.constant("quantise_latency", 0.6e-6), start)
+    step = step * np.where(w["row_kind"] == ROTARY, ROTARY_STEP, 1.0)
+    quantised = (w["row_kind"] == QUANTISED) | (w["row_kind"] == MERGED)
+    combined = 1.0 + (w["reductions"] > 0)  # a block that reduces waits for its loads, and then for its other threads
+    start = np.where(quantised, device.constant("quantise_latency", 0.5e-6) * combined, start)
     step = np.where(quantised, device.constant("quantise_step", 0.2e-6), step)
     walks = np.where(norm, 1.0, w["passes"])
-    seconds: Array = start + step * trips * walks * (1.0 + (COLD_STEP - 1.0) * cold)
+    step = np.where(w["row_kind"] == CHASED, 2.0 * device.l2_latency + CHASE, step)  # an index, then the row it names
+    waiting = (device.dram_latency - device.l2_latency) * (1.0 - t.warm_share(device, w))
+    each = np.where(w["row_kind"] == SCATTERED, 0.0, step + waiting)  # a copy without a loop: all its loads at once
+    seconds: Array = start + trips * walks * each
     return seconds

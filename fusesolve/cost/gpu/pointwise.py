@@ -36,7 +36,7 @@ def evaluate(device: Device, w: Columns, tile: Columns) -> tuple[dict[str, Array
     found = t.stream_terms(device, w)
     index_work = 5.0 * points * (w["full_reads"] + w["full_writes"] + w["row_reads"]) / np.maximum(vector, 1.0)
     found |= t.pipe_terms(device, w, np.minimum(blocks, device.units), index_work)
-    block_latency = device.dram_latency + device.constant("pointwise_block", 0.25e-6)
+    block_latency = t.load_latency(device, w) + device.constant("pointwise_block", 0.02e-6)
     found["latency"] = t.waves(blocks, slots) * block_latency
     found["staging"] = w["staged_bytes"] * device.constant("staging_share", 0.15) / device.stream
     found["shared"] = 2.0 * w["staged_bytes"] / device.shared_bytes_per_s

@@ -62,6 +62,17 @@ def stream_terms(device: Device, w: Columns) -> dict[str, Array]:
     return {"dram": dram, "l2": warm / device.l2}
 
 
+def warm_share(device: Device, w: Columns) -> Array:
+    """Share of the bytes read that the L2 cache has: 0 to 1."""
+    warm = w["warm_read_bytes"] * (1.0 - cold_share(device, w["footprint_bytes"]))
+    return np.clip(warm / np.maximum(w["read_bytes"], 1.0), 0.0, 1.0)
+
+
+def load_latency(device: Device, w: Columns) -> Array:
+    """Seconds of a first load: from DRAM, or from the L2 cache as far as it has the operands."""
+    return device.dram_latency - (device.dram_latency - device.l2_latency) * warm_share(device, w)
+
+
 def pipe_terms(device: Device, w: Columns, active: Array, extra_alu: Array) -> dict[str, Array]:
     """`fma`, `alu`, `sfu` seconds with `active` units at work (1 to all of them); instructions over the pipe's rate."""
     share = np.clip(active / device.units, 1.0 / device.units, 1.0)
