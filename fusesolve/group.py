@@ -117,7 +117,7 @@ class Workload:
     image_cols: int = 0  # stride, dilation and groups 1; 0: any other contraction
     row_threads: int = 0  # > 0: a library's row kernel, this many threads to a row (`passes` as the library makes them)
     row_load_bytes: int = 16  # library's row kernel: bytes that a thread loads at once
-    row_kind: int = 0  # a library's rows: 1 layer norm, 2 scattered by an index, 3 quantised, 4 merged, 5 rotated, 6 chased
+    row_kind: int = 0  # a library's rows, which kind: `cost.gpu.library_rows`; 0: no particular one
     shared_heads: int = 1  # attention: query heads that share keys and values; `m` counts the rows of all of them
     causal: int = 0  # attention: 1 where the library call skips the keys behind each query
     sequences: int = 0  # attention: sequences of different lengths in a library call over a paged cache

@@ -22,7 +22,7 @@ Sizes: TypeAlias = tuple[int, ...]
 Body: TypeAlias = Callable[["Call", Sizes], None]
 
 INDEX_WORK = 120.0  # integer instructions per element of PyTorch's index_select: two 64-bit divisions
-ROTARY_WORK = 80.0  # integer instructions per rotated pair of vLLM's kernel: its division of the position by the width
+ROTARY_WORK = 84.0  # integer instructions per rotated pair of vLLM's kernel: its division of the position by the width
 SCALAR_WORK = 35.0  # integer instructions per element of vLLM's kernels that take one element at a time
 TENSOR_BLOCKS = 1024  # blocks of TensorRT-LLM's kernel for the largest magnitude of a tensor
 FEW_INDICES = 16  # up to so many, PyTorch takes its kernel for few indices
@@ -179,6 +179,8 @@ OPERATORS: Mapping[str, Body] = {
     "rmsnorm": _rmsnorm,
     "add_rmsnorm": _add_rmsnorm,
     "silu_mul": _silu_mul,
+    "wide_silu_mul": _silu_mul,
+    "wide_add_rmsnorm": _add_rmsnorm,
     "rope": _rope,
     "mean": _mean,
     "scale": _scale,
@@ -277,13 +279,21 @@ def _scalar_rows(cols: int, size: int) -> tuple[int, int, int]:
     return min(1024, max(32, cols)), size, 1
 
 
-# Operator -> (columns, of queries for a rotation; bytes of an element) -> threads to a row, bytes of a load, passes over the row.
+def _wide_rows(cols: int, size: int) -> tuple[int, int, int]:
+    """Later versions of the same kernels: 16 bytes at a time."""
+    return min(1024, max(32, cols * size // 16)), 16, 1
+
+
+# Operator -> (columns, of queries for a rotation; bytes of an element)
+# -> threads to a row, bytes of a load, passes over the row.
 LIBRARY_ROWS: Mapping[str, Callable[[int, int], tuple[int, int, int]]] = {
     "layernorm": lambda cols, size: (128, 4 * size, 2),
     "softmax": _softmax_rows,
     "rmsnorm": _scalar_rows,
     "add_rmsnorm": _scalar_rows,
     "silu_mul": _scalar_rows,
+    "wide_silu_mul": _wide_rows,
+    "wide_add_rmsnorm": _wide_rows,
     "activation": _scalar_rows,
     "rope": lambda cols, size: (min(512, max(32, cols // 2)), 2 * size, 1),
     "cache_write": lambda cols, size: (min(512, max(32, cols // 2)), 16, 1),
@@ -294,7 +304,9 @@ LIBRARY_ROWS: Mapping[str, Callable[[int, int], tuple[int, int, int]]] = {
 
 
 # Kinds of a library's row kernels that take their own time: see `Workload.row_kind`.
-ROW_KINDS: Mapping[str, int] = {"layernorm": 1, "cache_write": 2, "row_quantise": 3, "token_quantise": 3, "largest": 4, "rope": 5, "embedding": 6}
+ROW_KINDS: Mapping[str, int] = {
+    "layernorm": 1, "cache_write": 2, "row_quantise": 3, "token_quantise": 3, "largest": 4, "rope": 5, "embedding": 6,
+}  # fmt: skip
 
 
 def _thin_attention(spec: Spec) -> Workload:

@@ -17,9 +17,10 @@ MICROSECOND = 1e-6
 DTYPES = {"fp32": "f32", "fp16": "f16", "bf16": "bf16", "fp8": "f8e4m3", "float32": "f32", "float16": "f16"}
 WEIGHT_SETS = 6  # sets of weights that take turns in the graphs of the tensor-core GEMM tables
 LAYER_SHARE = 12  # a layer's weights, which take turns, are about twelve times those of its smallest operator
-# Width of Phi-2, the one model of the profiled layers with layer norm and GELU (the table has them at this width and four
-# times it, nowhere else): attention and MLP side by side, so that its residual is two additions.
+# Width of Phi-2, the one model of the profiled layers with layer norm and GELU (the table has them at this width and at
+# four times it, nowhere else): attention and MLP stand side by side, so that its residual is two additions.
 PARALLEL_WIDTH = 2560
+WIDE = frozenset({"silu_mul", "add_rmsnorm"})  # vLLM's row kernels that were rewritten for wide loads
 VOCABULARY = 32_000  # rows of an embedding table that does not say
 
 
@@ -180,6 +181,8 @@ def _layer_spec(op: str, dtype: str, row: Row) -> tuple[Spec, ...]:
 def _layer(row: Row, dtype: str, timing: Timing, **traits: Any) -> Iterator[Found]:
     """One operator of a layer; `traits` are further fields of its sample."""
     kernels = _layer_spec(row["op"], dtype, row)
+    if row["op"] != "linear":  # the same rows of an embedding, and nothing else of weight, call after call
+        traits = {**traits, "copies": 1}
     if not kernels:
         yield Skipped(row["gpu"], f"the kernels of the operator {row['op']} are not known")
         return
@@ -194,6 +197,11 @@ def _profiled_layer(row: Row) -> Iterator[Found]:
 
 
 def _serving_layer(row: Row) -> Iterator[Found]:
+    """Layers of a serving system; vLLM's kernels of its time take 16 bytes at a time."""
+    if row["software"].startswith("vllm") and row["op"] in WIDE:
+        spec = Spec(f"wide_{row['op']}", DTYPES[row["dtype"]], _sizes(row, "rows", "cols"))
+        return iter((Sample(device=row["gpu"], op=row["op"], family=row["op"], timing=Timing.KERNEL, kernels=(spec,),
+                            latency=_latency(row)),))  # fmt: skip
     return _layer(row, DTYPES[row["dtype"]], Timing.KERNEL, copies=LAYER_SHARE)
 
 

@@ -56,10 +56,12 @@ def _rows(rng: np.random.Generator) -> Workload:
     template, passes = Template.ROW if rng.random() < 0.6 else Template.REDUCTION, int(rng.integers(1, 5))
     common = _streams(rng, outer * inner)
     held = float(rng.integers(1, 4) * 4) if passes > 1 else 0.0
+    library = template is Template.ROW and rng.random() < 0.4
+    shape = {"row_threads": int(2 ** rng.integers(5, 11)), "row_kind": int(rng.integers(0, 7))} if library else {}
     return Workload(
         template=_number(template), outer=outer, inner=inner, passes=passes, reductions=int(rng.integers(1, 5)),
         held_bytes=held, reread_bytes=float(common["read_bytes"]) if passes > 1 else 0.0,
-        contiguous=int(template is Template.ROW), **common,
+        contiguous=int(template is Template.ROW), **shape, **common,
     )  # fmt: skip
 
 

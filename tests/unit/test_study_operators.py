@@ -8,7 +8,7 @@ from fusesolve.study.samples import Spec
 
 SIZES = {
     "matmul": (16, 32, 64), "product_by_rows": (16, 32, 64), "bmm": (2, 16, 32, 64), "conv2d": (2, 8, 16, 3, 28, 1, 1),
-    "attention": (2, 4, 128, 8, 2, 64, 1), "embedding": (10, 64, 1000),
+    "attention": (2, 4, 128, 8, 2, 64, 1), "embedding": (20, 64, 1000),
 }  # fmt: skip
 
 
@@ -54,3 +54,26 @@ def test_a_serving_kernel_has_a_thread_per_column():
     found = workload_of(Spec("silu_mul", "f16", (10, 11008)))
     assert TEMPLATES[found.template] is Template.ROW
     assert (found.outer, found.inner, found.row_threads, found.row_load_bytes) == (10, 11008, 1024, 2)
+
+
+def test_a_rotation_has_a_thread_per_pair_of_a_query():
+    # 1,024 columns of queries and 256 of keys: 512 threads, 640 pairs, 84 integer instructions each beside its own
+    found = workload_of(Spec("rope", "f16", (10, 1280, 1024)))
+    assert (found.outer, found.inner, found.row_threads, found.row_load_bytes) == (10, 1280, 512, 4)
+    assert found.alu >= 84 * 10 * 640
+
+
+def test_the_largest_of_a_tensor_is_found_by_one_grid_whatever_the_shape():
+    wide, tall = (workload_of(Spec("largest", "bf16", sizes)) for sizes in ((16, 65536), (65536, 16)))
+    assert (wide.outer, wide.inner, wide.row_threads) == (tall.outer, tall.inner, tall.row_threads) == (1024, 1024, 256)
+
+
+@pytest.mark.parametrize(("cols", "threads"), [(32, 128), (200, 200), (4096, 256)])
+def test_quantising_rows_takes_a_block_of_up_to_256_threads(cols, threads):
+    assert workload_of(Spec("token_quantise", "bf16", (10, cols))).row_threads == threads
+
+
+def test_few_indices_are_walked_one_after_the_other():
+    few, many = (workload_of(Spec("embedding", "f16", (rows, 1024, 32000))) for rows in (16, 17))
+    assert (few.outer, few.inner, few.row_threads, few.row_load_bytes) == (8, 16 * 128, 128, 2)
+    assert many.row_threads == 0

@@ -9,16 +9,20 @@ import numpy as np
 
 from fusesolve.cost.gpu import terms as t
 from fusesolve.cost.gpu.device import Device
+from fusesolve.cost.gpu.rows import THREADS_IN_FLIGHT
 from fusesolve.cost.table import Array, Columns
 
-NORM, SCATTERED, QUANTISED, MERGED, ROTARY, CHASED = 1, 2, 3, 4, 5, 6  # kinds of rows: `Workload.row_kind`
+# Kinds of rows (`Workload.row_kind`): layer norm; rows written where an index says; quantised by rows; reduced to one
+# number by all blocks; rotated by pairs; indices walked one after the other.
+NORM, SCATTERED, QUANTISED, MERGED, ROTARY, CHASED = 1, 2, 3, 4, 5, 6
 ATOMIC = 1.35e-9  # seconds of an atomic update where all blocks update one address: about two clocks of the L2 cache
-NORM_REGISTERS = 64.0  # per thread of PyTorch's layer norm in 16 bits: half of the blocks fit that its threads alone would allow
+NORM_REGISTERS = 64.0  # per thread of PyTorch's layer norm in 16 bits: half as many blocks as its threads would allow
+WAITING = 0.6  # of the DRAM's latency: what a trip to DRAM waits beyond one to the L2 cache (0.5 to 0.62 on five GPUs)
 CHASE = 0.3e-6  # seconds per trip of a loop over indices beyond the loads that wait for each other
 ROTARY_STEP = 0.6  # a trip of a rotation (four independent loads, no chain of arithmetic) over one of the other rows
 SCATTER_FLOOR = 0.7e-6  # the same of a KV-cache write, whose other constant was fitted with it
 FLOOR = 0.2e-6  # seconds in which a kernel starts and drains, its first loads not counted
-ROOM = 0.45  # share of the L2 cache that rows in flight may fill before they push each other out
+ROOM = 0.18  # share of the L2 cache that the rows of THREADS_IN_FLIGHT may fill before they push each other out
 SHARPNESS = 6.0  # exponent of that knee
 
 
@@ -38,19 +42,12 @@ def evaluate(device: Device, w: Columns, tile: Columns) -> tuple[dict[str, Array
     limits = device.profile.limits
     per_unit = np.floor(float(limits.threads_per_unit) / threads) if limits is not None else np.ones_like(threads)
     if device.profile.registers is not None:
-        fitting = np.floor(device.profile.registers.per_unit / (NORM_REGISTERS * threads))
-        per_unit = np.where((w["row_kind"] == NORM) & (w["element_bytes"] < 4), np.minimum(per_unit, np.maximum(fitting, 1.0)), per_unit)
+        fitting = np.maximum(np.floor(device.profile.registers.per_unit / (NORM_REGISTERS * threads)), 1.0)
+        narrow = (w["row_kind"] == NORM) & (w["element_bytes"] < 4)
+        per_unit = np.where(narrow, np.minimum(per_unit, fitting), per_unit)
     slots = device.units * np.where(threads > 32.0, np.minimum(per_unit, 32.0), per_unit)
     found = t.stream_terms(device, w)
-    again = (w["passes"] - 1.0) * w["reread_bytes"]
-    held = np.minimum(w["outer"], slots) * w["reread_bytes"] / np.maximum(w["outer"], 1.0)
-    cache = device.profile.memory.l2
-    room = device.constant("reread_room", ROOM) * float(cache.size) if cache is not None else 1.0
-    lost = 1.0 / (1.0 + np.minimum(room / np.maximum(held, 1.0), 1e3) ** SHARPNESS)
-    found["reread"] = again * lost / device.stream
-    through = (w["read_bytes"] + w["write_bytes"] + again) / device.l2  # every byte passes the L2 cache once
-    short = np.maximum(through - found["dram"] - found["l2"] - found["reread"], 0.0)
-    found["reread"] = found["reread"] + np.where(w["row_kind"] == QUANTISED, short, 0.0)
+    found["reread"] = _reread(device, w, threads, found["dram"] + found["l2"])
     found["latency"] = t.waves(w["outer"] + nothing, slots) * _block(device, w, threads)
     found |= t.pipe_terms(device, w, np.minimum(w["outer"], device.units), nothing)
     floor = np.where(w["row_kind"] == SCATTERED, SCATTER_FLOOR, FLOOR)
@@ -59,10 +56,27 @@ def evaluate(device: Device, w: Columns, tile: Columns) -> tuple[dict[str, Array
     return res, found | t.overhead_terms(device, res) | {"floor": nothing + floor}
 
 
+def _reread(device: Device, w: Columns, threads: Array, streams: Array) -> Array:
+    """Seconds of the further passes: from DRAM where the rows in flight push each other out of the cache.
+
+    Every byte passes the L2 cache once per pass, and quantisers are bound by that; other kernels' last pass finds its
+    row nearer.
+    """
+    again = (w["passes"] - 1.0) * w["reread_bytes"]
+    held = np.minimum(w["outer"], THREADS_IN_FLIGHT / threads) * w["reread_bytes"] / np.maximum(w["outer"], 1.0)
+    cache = device.profile.memory.l2
+    room = device.constant("reread_room", ROOM) * float(cache.size) if cache is not None else 1.0
+    lost = 1.0 / (1.0 + np.minimum(room / np.maximum(held, 1.0), 1e3) ** SHARPNESS)
+    seconds: Array = again * lost / device.stream
+    through = (w["read_bytes"] + w["write_bytes"] + again) / device.l2
+    short = np.maximum(through - streams - seconds, 0.0)
+    return seconds + np.where(w["row_kind"] == QUANTISED, short, 0.0)
+
+
 def _block(device: Device, w: Columns, threads: Array) -> Array:
     """Seconds of one block: start, combination across threads, trips (the remainder of wide loads runs one by one).
 
-    A trip that goes to DRAM waits longer than one that finds its row in the L2 cache, by the difference of latencies.
+    A trip that goes to DRAM waits longer than one that finds its row in the L2 cache.
     """
     wide = np.maximum(1.0, w["row_load_bytes"] / w["element_bytes"])
     whole = np.floor(w["inner"] / (threads * wide))
@@ -81,7 +95,7 @@ def _block(device: Device, w: Columns, threads: Array) -> Array:
     step = np.where(quantised, device.constant("quantise_step", 0.2e-6), step)
     walks = np.where(norm, 1.0, w["passes"])
     step = np.where(w["row_kind"] == CHASED, 2.0 * device.l2_latency + CHASE, step)  # an index, then the row it names
-    waiting = (device.dram_latency - device.l2_latency) * (1.0 - t.warm_share(device, w))
+    waiting = WAITING * device.dram_latency * (1.0 - t.warm_share(device, w))
     each = np.where(w["row_kind"] == SCATTERED, 0.0, step + waiting)  # a copy without a loop: all its loads at once
     seconds: Array = start + trips * walks * each
     return seconds
