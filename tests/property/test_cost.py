@@ -59,11 +59,11 @@ def test_a_better_device_is_never_slower(name, lever, seed, factor):
 def test_every_lever_of_the_table_moves_some_device(name, launch):
     """A lever that changed nothing anywhere would prove nothing; those of each kind of device must bite."""
     options = PriceOptions(launch=launch)
-    before = price_workloads(workloads(1), profile(name), options).latency
+    before = price_workloads(workloads(2), profile(name), options).latency
     bites = {
         lever
         for lever, better in LEVERS.items()
-        if (price_workloads(workloads(1), better(profile(name), 4.0), options).latency < before).any()
+        if (price_workloads(workloads(2), better(profile(name), 4.0), options).latency < before).any()
     }
     common = {"clock", "units", "fma rate", "alu rate", "sfu rate", "tensor rate", "launch", "memory bandwidth"}
     gpu = {"l2 knee", "dram latency", "shared per unit and block", "registers", "code cache"}
