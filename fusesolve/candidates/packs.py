@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fusesolve.candidates.grow import closure
 from fusesolve.candidates.pricing import Priced, join_prices, nanoseconds
+from fusesolve.candidates.program import Program
 from fusesolve.candidates.space import Kernel
 from fusesolve.cost import PACKERS
 from fusesolve.group import TEMPLATES, Template, Workload
@@ -48,7 +48,7 @@ class Packer:
     def __init__(self, priced: Priced) -> None:
         self.priced = priced
         program = priced.space.program
-        _, self.descendants = closure(program)
+        self.descendants = _dependants(program)
         depth = [0] * len(program.operators)
         for index, before in enumerate(program.preds):
             depth[index] = 1 + max((depth[p] for p in before), default=0)
@@ -70,6 +70,18 @@ class Packer:
             below |= self.descendants[member]
         level = max((self.depth_of[s] for s in kernel.reads), default=0)
         return Part((kernel,), mask, below, level, cost, slack)
+
+
+def _dependants(program: Program) -> list[int]:
+    """Operators that must run after each one, as bit masks: by their data, or because they destroy what it reads."""
+    after: dict[int, list[int]] = {}
+    for reader, writer in program.orders:
+        after.setdefault(reader, []).append(writer)
+    found = [0] * len(program.operators)
+    for index in reversed(range(len(found))):
+        for later in (*program.succs[index], *after.get(index, ())):
+            found[index] |= found[later] | 1 << later
+    return found
 
 
 def join_parts(parts: Sequence[Part]) -> Part:
