@@ -12,6 +12,7 @@ from itertools import pairwise
 from fusesolve.access import AccessKind, AccessMap
 from fusesolve.candidates.aliasing import Aliases, find_aliases
 from fusesolve.candidates.atoms import Atoms, relate_views, same_pairs
+from fusesolve.candidates.siblings import shareable
 from fusesolve.graph import DType, Graph, Node, TensorType
 from fusesolve.ops import OPS, access_map
 from fusesolve.ops.definition import OpDef, OpKind, Work
@@ -120,17 +121,17 @@ class Program:
 
     @cached_property
     def siblings(self) -> tuple[tuple[int, ...], ...]:
-        """For each contraction, the ones before and after it among the contractions that read one operand alike.
+        """For each matrix product, the ones before and after it among the products that read one operand alike.
 
         Weights do not count: what reads the same weights at two places of a model (the steps of a recurrence) is no
-        layer of several outputs.
+        layer of several outputs. Nor do other contractions (`siblings.shareable`).
         """
         alike: dict[tuple[int, int, tuple[AtomAccess, ...]], list[int]] = {}
         for op in self.operators:
-            if op.kind is OpKind.CONTRACTION:
-                for position, read in enumerate(op.reads[:2]):
-                    if not read.barrier and not self.storage[read.storage].weight:
-                        alike.setdefault((read.storage, position, read.axes), []).append(op.index)
+            for position in shareable(self.graph, op, self.storage):
+                read = op.reads[position]
+                if not read.barrier:
+                    alike.setdefault((read.storage, position, read.axes), []).append(op.index)
         near: list[set[int]] = [set() for _ in self.operators]
         for readers in alike.values():
             for earlier, later in pairwise(readers):

@@ -5,20 +5,39 @@ layer). Its tile takes columns of each second operand; epilogues that join two r
 """
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from fusesolve.candidates.program import Operator, Program, Read
+from fusesolve.graph import Graph
+
+if TYPE_CHECKING:
+    from fusesolve.candidates.program import Operator, Program, Read, Storage
 
 
-def share_operand(program: Program, left: int, right: int) -> bool:
-    """Whether two contractions read one tensor, no weight, as the same operand in the same way."""
+def shareable(graph: Graph, op: "Operator", storage: "Sequence[Storage]") -> tuple[int, ...]:
+    """The operands (0 left, 1 right) by which a contraction may stand beside others: no weight, the other one stored.
+
+    Only matrix products have any. Branches of a picture network, and products whose weights are computed (taken out
+    of a quantised form), have operators of their own around them, and sets over several of those are too many to walk.
+    """
+    if graph.nodes[op.node].op != "matmul" or len(op.reads) < 2:
+        return ()
+    return tuple(
+        position for position in (0, 1)
+        if not storage[op.reads[position].storage].weight and storage[op.reads[1 - position].storage].producer is None
+    )  # fmt: skip
+
+
+def share_operand(program: "Program", left: int, right: int) -> bool:
+    """Whether two matrix products read one tensor as the same operand in the same way (`shareable`)."""
     first, second = program.operators[left], program.operators[right]
+    graph, storage = program.graph, program.storage
+    both = set(shareable(graph, first, storage)) & set(shareable(graph, second, storage))
     return any(
-        a.storage == b.storage and a.axes == b.axes and not program.storage[a.storage].weight
-        for a, b in zip(first.reads[:2], second.reads[:2], strict=False)
+        first.reads[k].storage == second.reads[k].storage and first.reads[k].axes == second.reads[k].axes for k in both
     )
 
 
-def shared_position(ops: Sequence[Operator], heads: Sequence[int]) -> int | None:
+def shared_position(ops: "Sequence[Operator]", heads: Sequence[int]) -> int | None:
     """The operand (0 left, 1 right) that all contractions at the positions `heads` read alike, None where none is."""
     for position in (0, 1):
         reads = [_operand(ops[head], position) for head in heads]
@@ -30,7 +49,7 @@ def shared_position(ops: Sequence[Operator], heads: Sequence[int]) -> int | None
     return None
 
 
-def _operand(op: Operator, position: int) -> Read | None:
+def _operand(op: "Operator", position: int) -> "Read | None":
     return op.reads[position] if position < len(op.reads) else None
 
 

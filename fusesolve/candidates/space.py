@@ -21,6 +21,7 @@ from fusesolve.legality import check_structure
 __all__ = ["INTERRUPTED", "Kernel", "Space", "convex_hull", "enumerate_kernels", "inspect_group"]
 
 DROPPED_WRITES = 2
+RETURNING_OPERATORS = 128  # operators of a graph up to which such sets are looked for; more make the relaxation loose
 RETURNING_VALUES = 1  # values that a set may compute for itself although what they lead to outside comes back to it
 INTERRUPTED = "interrupted"
 STORED_KERNELS = 30_000  # kernels that are kept as objects; more are a table
@@ -126,7 +127,8 @@ class _Enumerator:
         self.recompute = recompute
         self.late = late
         self.encoder = Encoder(program, separable)
-        self.grower = Grower(program, separable, RETURNING_VALUES if recompute else 0)
+        returning = recompute and len(program.operators) <= RETURNING_OPERATORS
+        self.grower = Grower(program, separable, RETURNING_VALUES if returning else 0)
         self.placements = Placements(program)
         self.workloads: dict[Workload, int] = {}
         self.memo: dict[tuple[object, ...], list[_Entry]] = {}
