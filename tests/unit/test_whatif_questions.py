@@ -228,7 +228,8 @@ def test_a_step_that_the_profile_forbids_goes_down(sensitivity):
 
 
 @pytest.fixture
-def run(capsys, tmp_path):
+def run(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")  # test runners set it
     (tmp_path / "adds.yaml").write_text(ADDS)
 
     def call(*argv):
