@@ -45,6 +45,14 @@ def bits_of_float(context, value):
 
 
 @intrinsic
+def pick(context, condition, yes, no):
+    """`yes` where the condition holds, else `no`, both computed: a branch would keep a loop from becoming vector code."""
+    if yes != no:
+        return None
+    return yes(types.boolean, yes, no), lambda ctx, builder, sig, args: builder.select(*args)
+
+
+@intrinsic
 def from_f16(context, bits):
     """The f32 of an f16 that is stored as 16 bits."""
 
@@ -99,8 +107,8 @@ def power_of_two(n):
 
 @njit(error_model="numpy")
 def exp_f32(x):
-    y = f32(-105) if x < f32(-105) else x
-    y = f32(89) if y > f32(89) else y
+    y = pick(x < f32(-105), f32(-105), x)
+    y = pick(y > f32(89), f32(89), y)
     n = np.floor(y * f32(1.4426950408889634) + f32(0.5))
     r = y - n * f32(0.693359375) - n * f32(-2.12194440e-4)  # |r| <= log(2) / 2
     p = f32(0.001395057886838913) * r + f32(0.00836894754320383)
@@ -117,8 +125,8 @@ def tanh_f32(x):
     p = (p * s + f32(-0.053742919117212296)) * s + f32(0.133314847946167)
     small = (p * s + f32(-0.3333328366279602)) * s * x + x
     t = f32(1) - f32(2) / (exp_f32(f32(2) * math.fabs(x)) + f32(1))
-    large = -t if x < f32(0) else t
-    return small if s < f32(0.390625) else large
+    large = pick(x < f32(0), -t, t)
+    return pick(s < f32(0.390625), small, large)
 
 
 @njit(error_model="numpy")
@@ -129,13 +137,13 @@ def erf_f32(x):
     p = (p * s + f32(-0.0008484710706397891)) * s + f32(0.005221074912697077)
     p = (p * s + f32(-0.02686544507741928)) * s + f32(0.11283782869577408)
     small = ((p * s + f32(-0.37612637877464294)) * s + f32(1.128379225730896)) * x
-    t = f32(4) if t > f32(4) else t
+    t = pick(t > f32(4), f32(4), t)
     q = f32(-0.00018638269102666527) * t + f32(0.0029476915951818228)  # -log(1 - erf(t)), 1 <= t <= 4
     q = (q * t + f32(-0.021838193759322166)) * t + f32(0.1031070128083229)
     q = (q * t + f32(0.6381445527076721)) * t + f32(1.1270893812179565)
     e = f32(1) - exp_f32(-(q * t + f32(0.0003414820821490139)))
-    large = -e if x < f32(0) else e
-    return small if s < f32(1) else large
+    large = pick(x < f32(0), -e, e)
+    return pick(s < f32(1), small, large)
 
 
 @njit(error_model="numpy")
@@ -143,7 +151,7 @@ def expm1_f32(x):
     p = f32(0.001395057886838913) * x + f32(0.00836894754320383)  # |x| <= log(2) / 2
     p = (p * x + f32(0.04166620597243309)) * x + f32(0.166665181517601)
     small = (p * x + f32(0.5)) * (x * x) + x
-    return small if math.fabs(x) < f32(0.34) else exp_f32(x) - f32(1)
+    return pick(math.fabs(x) < f32(0.34), small, exp_f32(x) - f32(1))
 
 
 def exp(x):
