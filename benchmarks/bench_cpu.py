@@ -18,16 +18,17 @@ import numpy as np
 
 from fusesolve.candidates.loops import build_nest
 from fusesolve.candidates.pricing import price_workloads
-from fusesolve.candidates.program import build_program
 from fusesolve.candidates.space import inspect_group
 from fusesolve.codegen.planned import PlannedKernel, PlannedProgram
 from fusesolve.cost.table import PriceOptions
+from fusesolve.graph import Graph
 from fusesolve.hardware import HardwareProfile
 from fusesolve.hardware_yaml import load_profile, profile_from_definition
 from fusesolve.importers.native import parse_native
+from fusesolve.metrics import measure_errors
 from fusesolve.study.machine import calibrate_cpu
-from fusesolve.validate.cpu import measure_groups, summary
-from fusesolve.validate.parts import split_group
+from fusesolve.validate.cpu import measure_groups
+from fusesolve.validate.parts import one_kernel, split_group
 
 LARGE = 64 << 20  # bytes of traffic from which the bandwidth is judged
 
@@ -57,17 +58,10 @@ SIZES = (
 )  # fmt: skip
 
 
-def one_kernel(inputs: list[str], ops: list[str]) -> PlannedProgram:
-    """The whole graph as one kernel."""
+def graph_of(inputs: list[str], ops: list[str]) -> Graph:
+    """A native graph with the result `y`."""
     lines = ["format: fusesolve-graph/1", "name: bench", "inputs:", *(f'  - "{item}"' for item in inputs), "ops:"]
-    text = "\n".join([*lines, *(f'  - "{item}"' for item in ops), "outputs: [y]"])
-    program = build_program(parse_native(text, "bench", {}, False))
-    group = inspect_group(program, build_nest(program, range(len(program.operators))))
-    kernel = PlannedKernel(
-        id=0, nodes=("all",), members=group.members, reads=group.reads, writes=group.writes, template="",
-        implementation="generated", tiling={}, predicted={},
-    )  # fmt: skip
-    return PlannedProgram(program=program, kernels=(kernel,), where={})
+    return parse_native("\n".join([*lines, *(f'  - "{item}"' for item in ops), "outputs: [y]"]), "bench", {}, False)
 
 
 def predicted(planned: PlannedProgram, kernels: tuple[PlannedKernel, ...], profile: HardwareProfile) -> float:
@@ -84,7 +78,7 @@ def rows(profile: HardwareProfile) -> Iterator[dict[str, object]]:
     """One row a family and size."""
     for family, (inputs, ops) in FAMILIES.items():
         for r, c in SIZES:
-            planned = one_kernel([item.format(r=r, c=c) for item in inputs], ops)
+            planned, _ = one_kernel(graph_of([item.format(r=r, c=c) for item in inputs], ops))
             kernel, storage = planned.kernels[0], planned.program.storage
             moved = sum(storage[s].type.size * 4 for s in (*kernel.reads, *kernel.writes))
             found = measure_groups(planned)[0]
@@ -100,7 +94,7 @@ def rows(profile: HardwareProfile) -> Iterator[dict[str, object]]:
 
 def streaming() -> float:
     """Bytes/s of copying 256 MiB with a parallel loop, read plus written, best of nine: STREAM's copy."""
-    planned = one_kernel([f"x: f32[{1 << 25}]"], ["y = copy(x)"])
+    planned, _ = one_kernel(graph_of([f"x: f32[{1 << 25}]"], ["y = copy(x)"]))
     return 2 * 4 * (1 << 25) / measure_groups(planned)[0].fused.best
 
 
@@ -124,7 +118,8 @@ def main() -> None:
             f"{row['family']:14s} {row['rows']:>6d}x{row['cols']:<5d} {guess:10.1f} {real:10.1f}"
             f" {100 * (guess / real - 1):+5.0f}% {row['bytes'] / real / 1e3:6.2f} {gains[0]:5.2f} {gains[1]:5.2f}"
         )
-    correlation, error = summary([(row["predicted_us"], row["measured_us"]) for row in found])
+    errors = measure_errors(*np.array([(row["predicted_us"], row["measured_us"]) for row in found]).T)
+    correlation, error = errors.spearman, errors.median_ape
     fused = [row for row in found if row["operators"] > 1]
     right = [
         (row["apart_predicted_us"] >= row["predicted_us"]) == (row["apart_us"] >= row["measured_us"]) for row in fused

@@ -61,7 +61,7 @@ OnOpt = Annotated[On, typer.Option("--on", help="What to check against.", show_d
 FullOpt = Annotated[
     bool, typer.Option("--full", help="Run at the plan's own extents, however large; without it they are shrunk.")
 ]
-ForceOpt = Annotated[bool, typer.Option("--force", help="Take a PLAN although --hw names another profile.")]
+ForceOpt = Annotated[bool, typer.Option("--force", help="Take a PLAN although --hw, or the GPU, is another.")]
 
 
 def validate_command(
@@ -99,7 +99,7 @@ def validate_command(
     from fusesolve.report.validate import validation_table
     from fusesolve.validate.ladder import StepOptions, validate_plan
 
-    found = validate_plan(document, on.value, StepOptions(full=full, seed=seed))
+    found = validate_plan(document, on.value, StepOptions(full=full, seed=seed, force=force))
     if goal.form is Format.JSON:
         text = format_json(found.to_dict())
     else:

@@ -1,10 +1,11 @@
 """One emitted kernel: its arguments, body and launch configuration; and what all templates share."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import TypeVar
 
-from fusesolve.candidates.loops import Nest
+from fusesolve.candidates.loops import Nest, build_nest
 from fusesolve.candidates.program import Program
 from fusesolve.codegen.affine import Affine, Var, variable
 from fusesolve.codegen.planned import PlannedKernel
@@ -13,7 +14,9 @@ from fusesolve.codegen.source import INDENT
 from fusesolve.codegen.tensor_source import Mma
 from fusesolve.codegen.values import KernelSource
 from fusesolve.graph import DType
+from fusesolve.group import Template
 
+Made = TypeVar("Made")  # what an emitter makes of a group
 INDEX_LIMIT = 2**32
 STATIC_SHARED = 48 * 1024  # bytes of shared memory that a kernel may declare; more is asked for at launch
 
@@ -75,6 +78,25 @@ class Task:
         if made is None or made not in self.nest.position:
             raise UnsupportedError(f"{self.program.storage[storage].value} is not made by the group")
         return self.nest.position[made]
+
+
+def emit_by(emitters: Mapping[Template, Callable[[Task], Made]], program: Program, kernel: PlannedKernel) -> Made:
+    """What the emitter of a group's template makes of it; UnsupportedError with the reason where nothing is written."""
+    if kernel.implementation == "library":
+        raise UnsupportedError("a library kernel is taken")
+    if kernel.template == Template.PACKED:
+        raise UnsupportedError("kernels packed in one launch have no source")
+    nest = build_nest(program, kernel.members)
+    if any(program.storage[s].type.size == 0 for s in (*kernel.reads, *kernel.writes)):
+        raise UnsupportedError("a tensor of it is empty")
+    if any(program.operators[m].in_place for m in kernel.members):
+        raise UnsupportedError("an update in place has no source")
+    if nest.facts.side_by_side:
+        raise UnsupportedError("contractions side by side have no source")
+    emitter = emitters.get(nest.template)
+    if emitter is None:
+        raise UnsupportedError(f"{nest.template.value} groups have no source")
+    return emitter(Task(program=program, nest=nest, kernel=kernel))
 
 
 class TaskSource(KernelSource):

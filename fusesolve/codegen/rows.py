@@ -23,7 +23,7 @@ from fusesolve.codegen.kernel import (
 )
 from fusesolve.codegen.lanes import Partial, Team, join_lanes
 from fusesolve.codegen.scalars import UnsupportedError, compute_type
-from fusesolve.codegen.values import reduced_index
+from fusesolve.codegen.values import KernelSource, reduced_index
 from fusesolve.graph import DType
 from fusesolve.group import Template
 from fusesolve.ops.definition import OpKind
@@ -295,7 +295,7 @@ class RowKernel:
         return loaded
 
 
-def accumulate(source: TaskSource, task: Task, i: int, part: Partial) -> None:
+def accumulate(source: KernelSource, task: Task, i: int, part: Partial) -> None:
     """Take one element into a fold, at the current point of the row."""
     graph, op = task.program.graph, task.program.operators[task.nest.members[i]]
     node = graph.nodes[op.node]

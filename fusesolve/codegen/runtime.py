@@ -186,14 +186,14 @@ def simulate(path: Path, requests: IO[str]) -> None:
             cuda.to_device(np.load(folder / f"r{number}.npy").view(np.dtype(read_slots[number][1])))
             for number in range(count)
         ]
-        writes = [cuda.to_device(_poison(size, np.dtype(kind))) for size, kind in write_slots]
+        writes = [cuda.to_device(poisoned(size, np.dtype(kind))) for size, kind in write_slots]
         launcher(*reads, *writes)
         for number, array in enumerate(writes):
             np.save(folder / f"w{number}.npy", array.copy_to_host().view(np.uint8))
         os.write(1, f"{len(writes)}\n".encode())
 
 
-def _poison(size: int, kind: Any) -> "Array":
+def poisoned(size: int, kind: Any) -> "Array":
     """A fresh result array full of bytes that no kernel writes (NaN in floats), so that a point left out shows."""
     import numpy as np
 

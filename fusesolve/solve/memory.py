@@ -284,28 +284,3 @@ def order_within(problem: PartitionProblem, order: Order, columns: Sequence[Colu
     if found.fit is not Fit.FITS:
         return order, found.fit
     return replace(order, done=tuple(order.done[place] for place in found.order)), Fit.FITS
-
-
-def least_peak(problem: PartitionProblem, selected: Sequence[int]) -> int:
-    """The smallest peak (bytes) that a search finds over the orders of these columns; proven unless it was given up."""
-    columns = [problem.columns[index] for index in selected]
-    needs = needs_of(columns)
-    high = peak_of(columns, problem.live_bytes)
-    low = max((own_bytes(column, problem.live_bytes) for column in columns), default=0)
-    while low < high:
-        middle = (low + high) // 2
-        found = arrange(needs, problem.live_bytes, middle, SHRINK_NODES)
-        if found.fit is Fit.FITS:
-            high = peak_of([columns[place] for place in found.order], problem.live_bytes)
-        else:
-            low = middle + 1
-    return high
-
-
-def least_room(problem: PartitionProblem, columns: Sequence[Column], covers: Sequence[Sequence[int]]) -> int:
-    """Bytes that every plan needs: some column must hold each operator, and its own values are live while it runs.
-
-    `covers[i]`: columns that hold operator i, for operators that every plan computes.
-    """
-    least = (min(own_bytes(columns[index], problem.live_bytes) for index in held) for held in covers if len(held))
-    return max(least, default=0)

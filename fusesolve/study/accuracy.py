@@ -12,12 +12,12 @@ import numpy as np
 
 from fusesolve.hardware import HardwareProfile
 from fusesolve.hardware_yaml import load_profile
+from fusesolve.metrics import Errors, measure_errors
 from fusesolve.study.devices import profile_name
 from fusesolve.study.gains.cases import Gain
 from fusesolve.study.gains.outcome import Times
 from fusesolve.study.gains.tables import read_gains
 from fusesolve.study.hosts import Host, add_hosts, estimate_hosts
-from fusesolve.study.metrics import Errors, measure_errors
 from fusesolve.study.predict import Array, price_samples
 from fusesolve.study.readers import read_table
 from fusesolve.study.samples import Sample, Skipped

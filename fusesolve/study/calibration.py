@@ -17,10 +17,10 @@ from fusesolve.errors import InputError
 from fusesolve.hardware import Constant, HardwareProfile
 from fusesolve.hardware_yaml import load_profile
 from fusesolve.hardware_yaml.schema import CONSTANTS, FORMAT
+from fusesolve.metrics import Errors, measure_errors
 from fusesolve.study.accuracy import Part, chosen, predict_on
 from fusesolve.study.constants import GROUPS, Fitted, Group
 from fusesolve.study.devices import profile_name
-from fusesolve.study.metrics import Errors, measure_errors
 from fusesolve.study.predict import Array
 from fusesolve.study.readers import read_table
 from fusesolve.study.samples import Sample

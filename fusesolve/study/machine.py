@@ -12,24 +12,23 @@ from typing import Any
 
 import numpy as np
 
-from fusesolve.candidates.loops import build_nest
-from fusesolve.candidates.program import build_program
-from fusesolve.candidates.space import inspect_group
 from fusesolve.codegen.cpu.module import generate_cpu
 from fusesolve.codegen.cpu.runtime import CpuRunner, Timing, timed
-from fusesolve.codegen.planned import PlannedKernel
 from fusesolve.codegen.runtime import check_extra
 from fusesolve.cost.cpu import Machine
+from fusesolve.cost.table import WorkloadTable
 from fusesolve.detect import CpuFacts, cpu_definition, match_gpu, measure_copy_bandwidth, read_cpu_facts
 from fusesolve.detect.machine import Definition
 from fusesolve.errors import InputError, InternalError
-from fusesolve.group import Refusal, Workload
+from fusesolve.group import Workload
 from fusesolve.hardware_yaml import profile_from_definition
 from fusesolve.importers.native import parse_native
 from fusesolve.ops.numpy_reference import numpy_dtype
 from fusesolve.validate.cuda import run_on_device
+from fusesolve.validate.parts import one_kernel
 
 Say = Callable[[str], None]
+STEADY = 3  # short parallel kernels are timed so many times apart: a thread that sleeps makes a whole series slow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,14 +55,8 @@ def run_probe(inputs: Sequence[str], ops: Sequence[str], output: str) -> Probe:
         ["format: fusesolve-graph/1", "name: probe", "inputs:", *(f'  - "{item}"' for item in inputs), "ops:",
          *(f'  - "{item}"' for item in ops), f"outputs: [{output}]"]
     )  # fmt: skip
-    program = build_program(parse_native(text, "probe", {}, False))
-    group = inspect_group(program, build_nest(program, range(len(program.operators))))
-    if isinstance(group, Refusal):
-        raise InternalError(f"a probe is no kernel: {group.message}")
-    kernel = PlannedKernel(
-        id=0, nodes=("probe",), members=group.members, reads=group.reads, writes=group.writes, template="",
-        implementation="generated", tiling={}, predicted={},
-    )  # fmt: skip
+    planned, group = one_kernel(parse_native(text, "probe", {}, False))
+    program, kernel = planned.program, planned.kernels[0]
     made = generate_cpu(program, [kernel])
     if 0 not in made.kernels:
         raise InternalError(f"a probe has no source: {made.refused[0]}")
@@ -107,9 +100,12 @@ def _leaf(value: object, how: str, probe: Probe | Timing) -> dict[str, Any]:
 
 def _measure_memory(facts: CpuFacts, definition: Definition, constants: dict[str, Any], say: Say) -> None:
     """Call, parallel region, and the bandwidths of the core's caches, the last cache and memory."""
+    pointwise(1 << 22, "exp($)")  # the threads of the parallel loops start and settle on their cores
     call = pointwise(16, "relu($)")
     counts = (32_768, 65_536, 131_072)
-    steps = [pointwise(count, "relu($)") for count in counts]
+    steps = [
+        min((pointwise(count, "relu($)") for _ in range(STEADY)), key=lambda step: step.seconds) for count in counts
+    ]
     slope = (steps[2].seconds - steps[0].seconds) / (counts[2] - counts[0])
     slope = max(slope, 0.1 * steps[2].seconds / counts[2])  # a disturbed repeat must not make the caches endless
     region = max(0.0, steps[0].seconds - slope * counts[0] - call.seconds)
@@ -176,8 +172,6 @@ def _machine(definition: Definition) -> Machine:
 
 
 def _terms(machine: Machine, workload: Workload) -> Mapping[str, float]:
-    from fusesolve.cost.table import WorkloadTable
-
     row = WorkloadTable([workload]).rows(np.array([0]))
     _, terms = machine.generated(row, {})
     return {name: float(np.asarray(value).ravel()[0]) for name, value in terms.items()}

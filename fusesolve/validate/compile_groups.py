@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -131,9 +131,3 @@ class _Lazy:
         if self.made is None:
             self.made = self.open.enter_context(Compiler(self.text))
         return self.made
-
-
-def main_kernel(found: Mapping[int, tuple[KernelResources, ...]], number: int) -> KernelResources | None:
-    """The kernel of a group that its prices are about (the first), or None where it has no source."""
-    items = found.get(number)
-    return None if items is None else items[0]

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any
 from fusesolve.codegen.cpu.module import CpuModule, generate_cpu
 from fusesolve.codegen.cpu.runtime import CpuKernelError, CpuRunner, Timing
 from fusesolve.codegen.planned import PlannedKernel, PlannedProgram
+from fusesolve.codegen.runtime import poisoned
 from fusesolve.ops.numpy_reference import numpy_dtype
 from fusesolve.validate.memory import KernelFaultError, ReferenceKernel
 from fusesolve.validate.parts import split_group
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from fusesolve.graph import TensorType
 
     Array = NDArray[Any]
 
@@ -39,7 +38,7 @@ class CpuKernels:
         import numpy as np
 
         types = [self.planned.program.storage[s].type for s in kernel.writes]
-        writes = [_poisoned(kind) for kind in types]
+        writes = [poisoned(kind.size, numpy_dtype(kind.dtype)) for kind in types]
         try:
             self.runner.run(kernel.id, [np.ascontiguousarray(read[s]).reshape(-1) for s in kernel.reads], writes)
         except CpuKernelError as error:
@@ -116,30 +115,5 @@ class _Arrays:
         return made
 
 
-def _poisoned(kind: "TensorType") -> "Array":
-    """A fresh result array full of bytes that no kernel writes, so that a point left out shows."""
-    import numpy as np
-
-    dtype = numpy_dtype(kind.dtype)
-    return np.full(kind.size * dtype.itemsize, 0xFF, np.uint8).view(dtype)
-
-
 def _ns(seconds: float) -> float:
     return round(1e9 * seconds, 1)
-
-
-def summary(pairs: Sequence[tuple[float, float]]) -> tuple[float | None, float | None]:
-    """Spearman's rank correlation and the median of |predicted - measured| / measured over (predicted, measured).
-
-    None where there is too little to tell: the correlation needs three pairs, the error one.
-    """
-    import numpy as np
-    from scipy.stats import spearmanr
-
-    if not pairs:
-        return None, None
-    predicted, measured = np.array(pairs).T
-    error = float(np.median(np.abs(predicted - measured) / measured))
-    if len(pairs) < 3 or len(set(predicted)) < 2 or len(set(measured)) < 2:
-        return None, error
-    return float(spearmanr(predicted, measured).statistic), error

@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any
 from fusesolve.codegen.device import NO_DEVICE
 from fusesolve.codegen.module import generate
 from fusesolve.codegen.planned import PlannedKernel, PlannedProgram, read_plan
-from fusesolve.errors import MissingError
+from fusesolve.detect import match_gpu, query_nvidia_smi
+from fusesolve.errors import InputError, MissingError
 from fusesolve.graph import DType, Graph
 from fusesolve.hardware import HardwareProfile
+from fusesolve.hardware_yaml import load_profile
 from fusesolve.reference import random_feeds
 from fusesolve.validate.memory import ReferenceKernel, run_plan
 from fusesolve.validate.oracle import Oracle
@@ -116,6 +118,19 @@ def _parts(
         if kernel.id in chosen:
             parts_of[kernel.id] = [] if whole else [part.id for part in parts]
     return tuple(found), parts_of
+
+
+def check_device(profile: HardwareProfile, *, force: bool) -> None:
+    """InputError where nvidia-smi names a GPU that is not the profile's, unless `force`."""
+    answer = query_nvidia_smi()
+    if answer is None or force:
+        return
+    name = answer.splitlines()[0].split(",")[0].strip()
+    bundled = match_gpu(name)
+    if bundled is None or load_profile(bundled).name != profile.name:
+        raise InputError(
+            f"--on cuda: this GPU is {name!r}, the plan is for {profile.name}; plan for this GPU, or add --force"
+        )
 
 
 def run_on_device(folder: Path, step: str = "--on cuda") -> dict[str, Any]:

@@ -15,6 +15,7 @@ from fusesolve.graph import Graph
 from fusesolve.hardware import HardwareProfile
 from fusesolve.hardware_yaml import profile_from_definition
 from fusesolve.importers.native import parse_native
+from fusesolve.metrics import measure_errors
 from fusesolve.ops.definition import OpKind
 from fusesolve.reference import random_feeds
 from fusesolve.validate.compiled import agreement, compile_plan
@@ -28,8 +29,6 @@ from fusesolve.validate.specials import special_feeds
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fusesolve.validate.cpu import MeasuredKernel
-
     Array = NDArray[Any]
 
 REFERENCE_WORK = 5e7  # multiply-adds and element operations that the reference runs at the plan's own extents
@@ -38,9 +37,13 @@ REFERENCE_INNER, REFERENCE_OUTER = 129, 9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepOptions:
-    """How a step is run: `full` keeps the plan's extents whatever they cost; `seed` makes the inputs."""
+    """How a step is run: `full` keeps the plan's extents whatever they cost; `seed` makes the inputs.
+
+    `force`: run on a GPU that is not the profile's.
+    """
 
     full: bool = False
+    force: bool = False
     seed: int = 0
 
 
@@ -120,7 +123,7 @@ def _compile(document: Mapping[str, Any], options: StepOptions) -> Validation:
 
 def _cpu(document: Mapping[str, Any], options: StepOptions) -> Validation:
     """Step 4: every group as a CPU kernel, checked at shrunk extents, timed fused and unfused at the plan's."""
-    from fusesolve.validate.cpu import CpuKernels, measure_groups, summary
+    from fusesolve.validate.cpu import CpuKernels, measure_groups
 
     graph, profile = plan_graph(document), plan_profile(document)
     small = read_plan(document, shrink_graph(graph, inner=REFERENCE_INNER, outer=REFERENCE_OUTER))
@@ -131,25 +134,19 @@ def _cpu(document: Mapping[str, Any], options: StepOptions) -> Validation:
             on="cpu", plan=graph.name, target="this CPU", ok=False, extents="shrunk", groups=groups, fault=fault
         )
     measured = measure_groups(read_plan(document, graph))
-    rows = tuple(_with_times(row, measured) for row in groups)
-    pairs = [
-        (float((row.predicted or {})["latency_ns"]), float(row.measured["latency_ns"])) for row in rows
-        if row.measured is not None and (row.predicted or {}).get("latency_ns")
-    ] if profile.kind == "cpu" else []  # fmt: skip
-    correlation, error = summary(pairs)
-    return Validation(
-        on="cpu", plan=graph.name, target="this CPU", ok=True, extents="shrunk (times: the plan's)", groups=rows,
-        spearman=correlation, median_ape=error, winner=_winner(document, rows) if profile.kind == "cpu" else None,
+    rows = tuple(
+        replace(row, measured=measured[row.id].to_dict()) if row.id in measured else row for row in groups
     )  # fmt: skip
+    return _timed("cpu", "this CPU", document, rows, predicted=profile.kind == "cpu")
 
 
 def _cuda(document: Mapping[str, Any], options: StepOptions) -> Validation:
     """Step 5: the generated kernels on this machine's GPU: checked at shrunk extents, then timed at the plan's."""
-    from fusesolve.validate.cpu import summary
-    from fusesolve.validate.cuda import run_plan_on_device
+    from fusesolve.validate.cuda import check_device, run_plan_on_device
 
     check_extra("--on cuda")
     graph, profile = plan_graph(document), plan_profile(document)
+    check_device(profile, force=options.force)
     found = run_plan_on_device((graph.name, document, graph, profile), options.seed)
     record = found["plans"][0]
     checks = {row["id"]: row for row in record["checks"]}
@@ -158,12 +155,25 @@ def _cuda(document: Mapping[str, Any], options: StepOptions) -> Validation:
         _device_row(kernel, checks.get(kernel.id), times.get(kernel.id))
         for kernel in read_plan(document, graph).kernels
     )
-    pairs = [(float(row["predicted_ns"]), float(row["latency_ns"])) for row in times.values() if row["predicted_ns"]]
-    correlation, error = summary(pairs)
+    return _timed("cuda", found["device"]["name"], document, rows, predicted=True)
+
+
+def _timed(
+    on: str, target: str, document: Mapping[str, Any], rows: tuple[KernelResult, ...], *, predicted: bool
+) -> Validation:
+    """The result of a step that measures; `predicted`: whether the plan's times are about the device that ran."""
+    import numpy as np
+
+    pairs = [
+        (row.predicted["latency_ns"], row.measured["latency_ns"]) for row in rows
+        if predicted and row.measured is not None and row.predicted is not None and row.predicted.get("latency_ns")
+    ]  # fmt: skip
+    errors = measure_errors(*np.array(pairs, dtype=np.float64).T) if pairs else None
     return Validation(
-        on="cuda", plan=graph.name, target=found["device"]["name"], ok=passed(rows, None),
-        extents="shrunk (times: the plan's)", groups=rows, spearman=correlation, median_ape=error,
-        winner=_winner(document, rows),
+        on=on, plan=plan_graph(document).name, target=target, ok=passed(rows, None),
+        extents="shrunk (times: the plan's)", groups=rows, spearman=None if errors is None else errors.spearman,
+        median_ape=None if errors is None else errors.median_ape,
+        winner=_winner(document, rows) if predicted else None,
     )  # fmt: skip
 
 
@@ -180,11 +190,6 @@ def _device_row(
         tolerance=None if check is None else check["tolerance"], predicted=kernel.predicted, measured=measured,
         note="no source, or bf16 arrays" if check is None else None if check["ok"] else "computes something else",
     )  # fmt: skip
-
-
-def _with_times(row: KernelResult, measured: "Mapping[int, MeasuredKernel]") -> KernelResult:
-    found = measured.get(row.id)
-    return row if found is None else replace(row, measured=found.to_dict())
 
 
 def _winner(document: Mapping[str, Any], rows: tuple[KernelResult, ...]) -> dict[str, Any] | None:

@@ -1,15 +1,36 @@
-"""A group taken apart: its source operators as kernels of their own, with the tilings that a profile gives them."""
+"""A graph as one kernel, and a group taken apart: its source operators as kernels with tilings of their own."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from fusesolve.candidates.loops import build_nest
 from fusesolve.candidates.pricing import price_workloads
+from fusesolve.candidates.program import build_program
 from fusesolve.candidates.space import inspect_group
 from fusesolve.codegen.planned import PlannedKernel, PlannedProgram
 from fusesolve.cost.table import TILING, PriceOptions
-from fusesolve.group import FusionGroup
+from fusesolve.errors import InputError
+from fusesolve.graph import Graph
+from fusesolve.group import FusionGroup, Refusal
 from fusesolve.hardware import HardwareProfile
+
+
+def one_kernel(graph: Graph) -> tuple[PlannedProgram, FusionGroup]:
+    """A graph as the plan of one kernel over all its operators, without a tiling, and the group that it is.
+
+    InputError with the rule where the operators are no kernel.
+    """
+    program = build_program(graph)
+    group = inspect_group(program, build_nest(program, range(len(program.operators))))
+    if isinstance(group, Refusal):
+        raise InputError(f"{graph.name} is no kernel: {group.message}")
+    kernel = PlannedKernel(
+        id=0, nodes=tuple(dict.fromkeys(node.source for node in graph.nodes)), members=group.members,
+        reads=group.reads, writes=group.writes, template=group.template.value, implementation="generated", tiling={},
+        predicted={},
+    )  # fmt: skip
+    where = {item.value: item.index for item in program.storage} | dict(program.view_root)
+    return PlannedProgram(program=program, kernels=(kernel,), where=where), group
 
 
 def split_group(planned: PlannedProgram, kernel: PlannedKernel, first: int) -> tuple[PlannedKernel, ...]:

@@ -14,7 +14,7 @@ PACKAGE = ROOT / "fusesolve"
 LAYERS: dict[str, int] = {
     "errors": 0, "units": 0,
     "graph": 1, "access": 1, "plan": 1, "group": 1, "hardware": 1, "bundled": 1, "schema": 1, "ragged": 1,
-    "ops": 2, "builder": 2, "decompose": 2, "verify": 2, "reference": 2,
+    "ops": 2, "builder": 2, "decompose": 2, "verify": 2, "reference": 2, "metrics": 2,
     "importers": 3, "hardware_yaml": 3, "legality": 3, "cost": 3,
     "candidates": 4, "solve": 4, "detect": 4,
     "codegen": 5, "validate": 5, "strategies": 5,
@@ -32,8 +32,8 @@ HOMES: dict[str, set[str]] = {
     "ortools": {"solve"},
     "numba": {"cost", "candidates", "codegen"},
     "numpy": {
-        "ops", "ragged", "reference", "importers", "cost", "candidates", "solve", "detect", "codegen", "validate",
-        "study",
+        "ops", "ragged", "metrics", "reference", "importers", "cost", "candidates", "solve", "detect", "codegen",
+        "validate", "study",
     },
     "ml_dtypes": {"ops", "reference", "importers"},
     "onnx": {"importers"},
@@ -41,7 +41,7 @@ HOMES: dict[str, set[str]] = {
     "onnxscript": {"importers"},
     "google": {"importers"},
     "yaml": {"hardware_yaml", "importers"},
-    "scipy": {"study", "validate"},
+    "scipy": {"study"},
     "joblib": {"whatif"},
     "typer": {"cli"},
     "rich": {"report"},

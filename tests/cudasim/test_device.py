@@ -11,13 +11,13 @@ import pytest
 
 from fusesolve import plan
 from fusesolve.cli import main
-from fusesolve.errors import MissingError
+from fusesolve.errors import InputError, MissingError
 from fusesolve.hardware_yaml import load_profile
 from fusesolve.hardware_yaml.loader import parse_profile
 from fusesolve.importers.native import parse_native
 from fusesolve.report.profiles import profile_yaml
 from fusesolve.study.machine import cuda_definition
-from fusesolve.validate.cuda import prepare_folder
+from fusesolve.validate.cuda import check_device, prepare_folder
 from fusesolve.validate.ladder import plan_graph, validate_plan
 from tests.cudasim.conftest import needs_numba_cuda
 
@@ -108,3 +108,18 @@ def test_what_is_measured_replaces_three_numbers_of_the_bundled_profile():
     assert profile.memory.l2.knee == 1 << 25
     assert profile.registers == load_profile("h200").registers
     assert "2.50 us" in said[0]
+
+
+@pytest.mark.parametrize(("answer", "force", "refused"), [
+    (None, False, False), ("NVIDIA A100-SXM4-80GB, 81920, 1410, 8.0\n", False, False),
+    ("NVIDIA H200, 143771, 1980, 9.0\n", False, True), ("NVIDIA H200, 143771, 1980, 9.0\n", True, False),
+    ("Quadro RTX 4000, 8192, 1545, 7.5\n", False, True),
+])  # fmt: skip
+def test_a_plan_for_another_gpu_is_refused_without_force(monkeypatch, answer, force, refused):
+    monkeypatch.setattr("fusesolve.validate.cuda.query_nvidia_smi", lambda: answer)
+    profile = load_profile("a100")
+    if refused:
+        with pytest.raises(InputError, match="the plan is for A100"):
+            check_device(profile, force=force)
+    else:
+        check_device(profile, force=force)

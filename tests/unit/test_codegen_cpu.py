@@ -8,17 +8,14 @@ import pytest
 from scipy import special
 
 from fusesolve import plan
-from fusesolve.candidates.loops import build_nest
 from fusesolve.candidates.program import build_program
-from fusesolve.candidates.space import inspect_group
 from fusesolve.codegen.cpu.module import CpuModule, generate_cpu
 from fusesolve.codegen.cpu.runtime import CpuKernelError, CpuRunner, timed
-from fusesolve.codegen.planned import PlannedKernel, PlannedProgram
 from fusesolve.importers.native import parse_native
 from fusesolve.reference import random_feeds
-from fusesolve.validate.cpu import CpuKernels, summary
+from fusesolve.validate.cpu import CpuKernels
 from fusesolve.validate.ladder import compare, passed, validate_plan
-from fusesolve.validate.parts import split_group
+from fusesolve.validate.parts import one_kernel, split_group
 
 CASES = {
     "points": (["x: f32[3,5,1111]"], ["e = exp(x)", "t = tanh(e)", "y = mul(t, x)"], ["y", "t"]),
@@ -46,14 +43,7 @@ def native(inputs, ops, outputs):
 
 def whole(inputs, ops, outputs):
     """All operators of a graph as one kernel."""
-    program = build_program(native(inputs, ops, outputs))
-    group = inspect_group(program, build_nest(program, range(len(program.operators))))
-    where = {item.value: item.index for item in program.storage} | dict(program.view_root)
-    kernel = PlannedKernel(
-        id=0, nodes=("all",), members=group.members, reads=group.reads, writes=group.writes, template="",
-        implementation="generated", tiling={}, predicted={},
-    )  # fmt: skip
-    return PlannedProgram(program=program, kernels=(kernel,), where=where)
+    return one_kernel(native(inputs, ops, outputs))[0]
 
 
 @pytest.fixture(scope="module")
@@ -183,12 +173,6 @@ def test_times_are_ordered():
     assert 0 <= found.best <= found.p20 <= found.median <= found.p80
 
 
-def test_a_summary_needs_enough_pairs():
-    assert summary([]) == (None, None)
-    assert summary([(1.0, 2.0)]) == (None, 0.5)
-    assert summary([(1.0, 1.0), (2.0, 2.0), (4.0, 3.0)]) == (pytest.approx(1.0), 0.0)
-
-
 def test_the_step_gives_verdicts_and_times_through_the_ladder():
     text = native(["x: f32[64,32]"], ["a = relu(x)", "y = softmax(a; axis=1)"], ["y"])
     found = validate_plan(plan(text, "a100", implementation="generated").to_dict(), "cpu")
@@ -214,3 +198,11 @@ def test_special_values_pass_through():
 def test_what_has_no_source_says_why():
     planned = whole(["x: u32[8]"], ["y = add(x, x)"], ["y"])
     assert "u32" in CpuKernels(planned).made.refused[0]
+
+
+def test_what_the_other_emitter_refuses_is_refused_here_too():
+    """An update in place, and products side by side: one gate for both emitters."""
+    planned = whole(
+        ["c: f32[8,4; alias_out=n]", "u: f32[2,4]"], ["n = slice_update(c, u; axis=0, start=3)"], ["n"]
+    )  # fmt: skip
+    assert CpuKernels(planned).made.refused == {0: "an update in place has no source"}

@@ -7,12 +7,11 @@ loops add whole strips. Reductions over outer axes and contractions are written 
 from contextlib import ExitStack
 from math import prod
 
-from fusesolve.codegen.cpu.folds import Stages, accumulate
+from fusesolve.codegen.cpu.folds import Stages, take
 from fusesolve.codegen.cpu.source import CpuSource, Run, merged_runs
-from fusesolve.codegen.cpu.tasks import CpuKernel, finished, unflatten
+from fusesolve.codegen.cpu.tasks import CpuKernel, counted_loop, finished, unflatten
 from fusesolve.codegen.kernel import Task, ceil_div, kernel_order
 from fusesolve.codegen.lanes import Partial
-from fusesolve.codegen.scalars import UnsupportedError
 
 STRIP = 512  # columns of a task: its partial results stay in the first-level cache
 
@@ -61,7 +60,7 @@ class _Columns:
                 self._columns(open_)
                 for storage in writes:
                     source.write_at(storage, frozenset(self.kept))
-        source.unravel(place, 1, outer)
+        source.unravel_runs(place, 1, outer)
         return finished(source, prod(run.extent for run in outer) * strips)
 
     def _columns(self, open_: ExitStack) -> None:
@@ -71,19 +70,17 @@ class _Columns:
         if self.runs:
             last = self.runs[-1]
             source.line(f"{last.name} = u32(low) + u32(c)")
-            open_.callback(source.unravel, len(source.lines), source.depth, [last])
+            open_.callback(source.unravel_runs, len(source.lines), source.depth, [last])
 
     def _pass(self, folds: list[int], stores: list[int], loops: frozenset[int]) -> None:
         source = self.source
         parts = [self._start(i) for i in folds]
         with ExitStack() as open_:
             for run in self.reduced:
-                open_.enter_context(source.block(f"for {run.name}_ in range({run.extent}):"))
-                source.line(f"{run.name} = u32({run.name}_)")
-                open_.callback(source.unravel, len(source.lines), source.depth, [run])
+                open_.enter_context(counted_loop(source, run))
             self._columns(open_)
             for i, part in zip(folds, parts, strict=True):
-                accumulate(source, self.task, i, part)
+                take(source, self.task, i, part)
             for storage in stores:
                 source.write_at(storage, loops)
         for i, part in zip(folds, parts, strict=True):
@@ -119,8 +116,6 @@ class _Columns:
 
 def emit_columns(task: Task) -> tuple[CpuKernel, ...]:
     """The one kernel of a reduction over outer axes, or of a contraction with what is fused to it."""
-    if len(task.nest.heads) > 1:
-        raise UnsupportedError("a chain of contractions has no CPU source")
     first = _Columns(task, None)
     first.emit()
     return (_Columns(task, first.source).emit(),)

@@ -7,8 +7,8 @@ from fusesolve.codegen.cpu.source import CpuSource
 from fusesolve.codegen.folds import Fold, make_fold
 from fusesolve.codegen.kernel import Task
 from fusesolve.codegen.lanes import Partial
+from fusesolve.codegen.rows import accumulate
 from fusesolve.codegen.scalars import UnsupportedError, compute_type
-from fusesolve.codegen.values import reduced_index
 from fusesolve.codegen.windows import enter, product, sum_type
 from fusesolve.ops import operand_types
 from fusesolve.ops.definition import OpKind
@@ -68,25 +68,12 @@ class Stages:
         return Fold("reduce_sum", sum_type(operand_types(graph, node)), op.reduced, compute_type(result.dtype))
 
 
-def accumulate(source: CpuSource, task: Task, i: int, part: Partial) -> None:
-    """Take one element into a fold, at the current point of all loops."""
-    graph, op = task.program.graph, task.program.operators[task.nest.members[i]]
-    node = graph.nodes[op.node]
-    if op.kind is OpKind.CONTRACTION:
+def take(source: CpuSource, task: Task, i: int, part: Partial) -> None:
+    """Take one element into the fold of a reduction or contraction, at the current point of all loops."""
+    if task.program.operators[task.nest.members[i]].kind is OpKind.CONTRACTION:
         _multiply(source, task, i, part)
-        return
-    operand = graph.type_of(node.reads[0])
-    axes = node.attr("axis")
-    assert isinstance(axes, tuple)
-    inner = source.folded(i, [operand.shape[axis] for axis in axes])
-    element = source.at(node.reads[0], reduced_index(node, operand.shape, source.coords(i), inner))
-    if not part.fold.indexed:
-        source.line(f"{part.total} = {part.fold.join(part.total, source.cast(element, operand, part.fold.kind))}")
-        return
-    place = source.value(f"i64({source.index(inner[0])})")
-    with source.block(f"if {part.fold.wins(element, place, part.total, part.place)}:"):
-        source.line(f"{part.total} = {element}")
-        source.line(f"{part.place} = {place}")
+    else:
+        accumulate(source, task, i, part)
 
 
 def _multiply(source: CpuSource, task: Task, i: int, part: Partial) -> None:

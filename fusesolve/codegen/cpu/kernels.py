@@ -5,15 +5,13 @@ A kernel is a function of a task number and the arrays; tasks are independent an
 
 from collections.abc import Callable, Mapping
 
-from fusesolve.candidates.loops import build_nest
 from fusesolve.candidates.program import Program
 from fusesolve.codegen.cpu.columns import emit_columns
 from fusesolve.codegen.cpu.points import emit_points
 from fusesolve.codegen.cpu.rows import emit_rows
 from fusesolve.codegen.cpu.tasks import CpuKernel
-from fusesolve.codegen.kernel import Task, kernel_order
+from fusesolve.codegen.kernel import Task, emit_by, kernel_order
 from fusesolve.codegen.planned import PlannedKernel
-from fusesolve.codegen.scalars import UnsupportedError
 from fusesolve.group import Template
 
 
@@ -35,12 +33,4 @@ EMITTERS: Mapping[Template, Callable[[Task], tuple[CpuKernel, ...]]] = {
 
 def emit_cpu(program: Program, kernel: PlannedKernel) -> tuple[CpuKernel, ...]:
     """The CPU kernels of a group, to run one after the other; UnsupportedError with the reason where there is none."""
-    if kernel.implementation == "library":
-        raise UnsupportedError("a library kernel is taken")
-    nest = build_nest(program, kernel.members)
-    if any(program.storage[s].type.size == 0 for s in (*kernel.reads, *kernel.writes)):
-        raise UnsupportedError("a tensor of it is empty")
-    emitter = EMITTERS.get(nest.template)
-    if emitter is None:
-        raise UnsupportedError(f"{nest.template.value} groups have no CPU source")
-    return emitter(Task(program=program, nest=nest, kernel=kernel))
+    return emit_by(EMITTERS, program, kernel)

@@ -37,5 +37,5 @@ def over_points(source: CpuSource, body: Callable[[], None]) -> CpuKernel:
     source.line(f"low = t % {blocks} * {POINTS}")
     with vector_loop(source, vector, "low", f"min(low + {POINTS}, {vector.extent})"):
         body()
-    source.unravel(place, depth, outer)
+    source.unravel_runs(place, depth, outer)
     return finished(source, prod(run.extent for run in outer) * blocks)

@@ -46,7 +46,7 @@ def bits_of_float(context, value):
 
 @intrinsic
 def pick(context, condition, yes, no):
-    """`yes` where the condition holds, else `no`, both computed: a branch would keep a loop from becoming vector code."""
+    """`yes` where the condition holds, else `no`, both computed: a branch would keep a loop from becoming vectors."""
     if yes != no:
         return None
     return yes(types.boolean, yes, no), lambda ctx, builder, sig, args: builder.select(*args)

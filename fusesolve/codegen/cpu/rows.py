@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from math import prod
 
 from fusesolve.codegen.affine import Affine, flatten, variable
-from fusesolve.codegen.cpu.folds import Stages, accumulate
+from fusesolve.codegen.cpu.folds import Stages, take
 from fusesolve.codegen.cpu.points import over_points
 from fusesolve.codegen.cpu.source import CpuSource, Run, merged_runs
-from fusesolve.codegen.cpu.tasks import CpuKernel, each_row, finished, unflatten, vector_loop
+from fusesolve.codegen.cpu.tasks import CpuKernel, counted_loop, each_row, finished, unflatten, vector_loop
 from fusesolve.codegen.kernel import Task, ceil_div, kernel_order
 from fusesolve.codegen.lanes import Partial
 from fusesolve.codegen.scalars import UnsupportedError, compute_type
@@ -141,7 +141,7 @@ class _Rows:
             self._loops(open_, split=any(not part.fold.indexed for part in parts))
             source.element_depth = source.depth
             for i, part in zip(folds, parts, strict=True):
-                accumulate(source, self.task, i, part)
+                take(source, self.task, i, part)
             for storage in stores:
                 source.write_at(storage, loops)
         for i, part in zip(folds, parts, strict=True):
@@ -152,10 +152,7 @@ class _Rows:
         """Loops over a row's elements; the last run in strips of the lanes where folds need them."""
         source = self.source
         for run in self.runs[:-1]:
-            open_.enter_context(source.block(f"for {run.name}_ in range({run.extent}):"))
-            source.line(f"{run.name} = u32({run.name}_)")
-            place, depth = len(source.lines), source.depth
-            open_.callback(source.unravel, place, depth, [run])
+            open_.enter_context(counted_loop(source, run))
         if not self.runs:
             open_.enter_context(source.block("for c in range(1):"))
             return
@@ -168,7 +165,7 @@ class _Rows:
         open_.enter_context(source.block(f"for c in range({high}):"))
         source.line(f"{last.name} = u32(s) + u32(c)")
         place, depth = len(source.lines), source.depth
-        open_.callback(source.unravel, place, depth, [last])
+        open_.callback(source.unravel_runs, place, depth, [last])
 
     def _finish(self, i: int, part: Partial) -> None:
         source, name = self.source, self.task.node_outputs(i)[0]
@@ -237,16 +234,16 @@ def _split(task: Task, rows: _Rows) -> tuple[CpuKernel, ...]:
         source.line(f"{run.name} = u32(s) + u32(c)")
         inner, depth = len(source.lines), source.depth
         for i, part in zip(folds, parts, strict=True):
-            accumulate(source, task, i, part)
+            take(source, task, i, part)
         for storage in stores:
             source.write_at(storage, frozenset((*rows.rows, *rows.inner)))
-        source.unravel(inner, depth, [run])
+        source.unravel_runs(inner, depth, [run])
     for n, part in enumerate(parts):
         total = source.value(part.fold.start(), "r")
         with source.block(f"for c in range({LANES}):"):
             source.line(f"{total} = {part.fold.join(total, part.total)}")
         source.line(f"w0[({n} * {count} + q) * {chunks} + t % {chunks}] = {total}")
-    source.unravel(place, 1, rows.row_runs)
+    source.unravel_runs(place, 1, rows.row_runs)
     first = finished(source, count * chunks, space)
     return first, _joined(task, rows, folds, chunks, space)
 

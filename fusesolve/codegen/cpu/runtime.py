@@ -1,6 +1,5 @@
 """Running generated CPU files in this process: compile on the first call, run on all cores, time by repetition."""
 
-import importlib.util
 import statistics
 import tempfile
 import time
@@ -11,6 +10,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from fusesolve.codegen.cpu.module import CpuModule
+from fusesolve.codegen.runtime import load_generated
 from fusesolve.errors import ValidationError
 
 if TYPE_CHECKING:
@@ -89,9 +89,4 @@ def _load(text: str) -> ModuleType:
     with tempfile.TemporaryDirectory(prefix="fusesolve-") as folder:
         path = Path(folder) / "kernels.py"
         path.write_text(text, encoding="utf-8")
-        spec = importlib.util.spec_from_file_location("fusesolve_cpu_kernels", path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-    return module
+        return load_generated(path)

@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from math import prod
 
 from fusesolve.codegen.affine import Affine, Var, variable
-from fusesolve.codegen.kernel import Task
+from fusesolve.codegen.kernel import Task, TaskSource
 from fusesolve.codegen.scalars import UnsupportedError
-from fusesolve.codegen.source import INDENT
-from fusesolve.codegen.values import Index, KernelSource
 from fusesolve.graph import DType
 
 NARROW = frozenset({DType.F16, DType.BF16})  # stored as 16 bits, widened at the load and rounded at the store
@@ -32,15 +30,14 @@ class Run:
         return prod(self.extents)
 
 
-class CpuSource(KernelSource):
+class CpuSource(TaskSource):
     """The body of one kernel of a task; `runs` are the merged loops once they are known."""
 
     def __init__(self, task: Task) -> None:
         storages = [*task.kernel.reads, *task.kernel.writes]
-        super().__init__(task.program, task.nest, {item: f"a{n}" for n, item in enumerate(storages)})
+        super().__init__(task, {item: f"a{n}" for n, item in enumerate(storages)}, workspace=False)
         for item in storages:
             self._check(task.program.storage[item].type.dtype, task.program.storage[item].value)
-        self.task = task
         self.runs: tuple[Run, ...] = ()
         self.seen: list[Affine] = []
 
@@ -73,20 +70,10 @@ class CpuSource(KernelSource):
         kept = Affine(tuple(term for term in expression.terms if term[0] not in wanted), expression.const)
         return kept + variable(Var(run.name, run.extent)).scaled(scale)
 
-    def unravel(self, place: int, depth: int, runs: Iterable[Run]) -> None:
+    def unravel_runs(self, place: int, depth: int, runs: Iterable[Run]) -> None:
         """Before line `place`, define the loops' own variables that the body uses, from the variables of `runs`."""
-        lines = []
         for run in runs:
-            for n, loop in enumerate(run.loops):
-                var = self.vars[loop]
-                if var.name not in self.used or var.extent == 1:
-                    continue
-                step = prod(run.extents[n + 1 :])
-                text = run.name if step == 1 else f"{run.name} // u32({step})"
-                if prod(run.extents[:n]) > 1:
-                    text = f"{text} % u32({var.extent})"
-                lines.append(f"{INDENT * depth}{var.name} = u32({text})")
-        self.lines[place:place] = lines
+            self.unravel(run.name, run.loops, place, depth)
 
     def fetch(self, storage: int, offset: Affine) -> str:
         """A load from a position, once in a scope."""
@@ -101,28 +88,10 @@ class CpuSource(KernelSource):
             raise UnsupportedError(f"{self.program.storage[storage].value} is not an argument of the kernel")
         return self.value(f"from_{dtype.value}({self.arrays[storage]}[{self.index(offset)}])")
 
-    def store(self, storage: int, index: Index, text: str) -> None:
-        """A store of one element."""
+    def stored(self, storage: int, text: str) -> str:
+        """A scalar as it is stored: floats of 16 bits as their bits."""
         dtype = self.program.storage[storage].type.dtype
-        super().store(storage, index, f"to_{dtype.value}({text})" if dtype in NARROW else text)
-
-    def write_at(self, storage: int, loops: frozenset[int]) -> None:
-        """Store what the group computes for a storage at the current point of `loops`.
-
-        One point of the others stores it where the value has fewer loops than the kernel.
-        """
-        position = self.task.writer(storage)
-        own = self.nest.loops(position)
-        if not own <= loops or position in self.nest.inlined:
-            raise UnsupportedError(f"{self.program.storage[storage].value} is written at points the kernel has not")
-        rest = [self.vars[loop] for loop in sorted(loops - own) if self.nest.extent[loop] > 1]
-        index, name = self.coords(position), self.program.storage[storage].value
-        if not rest:
-            self.store(storage, index, self.at(name, index))
-            return
-        self.used.update(var.name for var in rest)
-        with self.block(f"if {' and '.join(f'{var.name} == u32(0)' for var in rest)}:"):
-            self.store(storage, index, self.at(name, index))
+        return f"to_{dtype.value}({text})" if dtype in NARROW else text
 
 
 def merged_runs(source: CpuSource, order: Sequence[int], prefix: str) -> tuple[Run, ...]:

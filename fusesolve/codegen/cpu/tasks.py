@@ -61,7 +61,17 @@ def each_row(source: CpuSource, runs: Sequence[Run], per_row: int) -> Iterator[i
         unflatten(source, "q", runs)
         place, depth = len(source.lines), source.depth
         yield tasks
-        source.unravel(place, depth, runs)
+        source.unravel_runs(place, depth, runs)
+
+
+@contextmanager
+def counted_loop(source: CpuSource, run: Run) -> Iterator[None]:
+    """An outer loop over all of `run`."""
+    with source.block(f"for {run.name}_ in range({run.extent}):"):
+        source.line(f"{run.name} = u32({run.name}_)")
+        place, depth = len(source.lines), source.depth
+        yield
+        source.unravel_runs(place, depth, [run])
 
 
 @contextmanager
@@ -75,4 +85,4 @@ def vector_loop(source: CpuSource, run: Run | None, low: str = "0", high: str | 
         source.line(f"{run.name} = u32(c)")
         place, depth = len(source.lines), source.depth
         yield
-        source.unravel(place, depth, [run])
+        source.unravel_runs(place, depth, [run])

@@ -62,19 +62,6 @@ def hue(group: int) -> str:
     return HUES[group % len(HUES)]
 
 
-def kernel_edges(plan: Plan) -> tuple[tuple[int, int], ...]:
-    """Pairs of groups of which the second reads what the first has written last before it."""
-    writer: dict[str, int] = {}
-    found: dict[tuple[int, int], None] = {}
-    for group in plan.groups:
-        for name in group.inputs:
-            if name in writer:
-                found[writer[name], group.id] = None
-        for name in group.outputs:
-            writer[name] = group.id
-    return tuple(found)
-
-
 def title(group: PlannedGroup, most: int = 60) -> str:
     """`3: c_attn, c_attn_bias ...`: a kernel's number and operators in at most `most` columns."""
     names, text = list(group.nodes), f"{group.id}: "

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fusesolve.study.metrics import spearman
+from fusesolve.metrics import spearman
 
 CLEAR = 1.10  # a measured gain above this is no noise: the winner must be right
 WORST = 10

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fusesolve.study.metrics import measure_errors, spearman
+from fusesolve.metrics import measure_errors, spearman
 
 
 def test_errors_of_three_rows():

@@ -1,10 +1,12 @@
 """Errors of predictions against measurements."""
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fusesolve.study.predict import Array
+Array: TypeAlias = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
