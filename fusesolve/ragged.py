@@ -1,13 +1,15 @@
 """Ragged arrays: many short lists of integers as two flat arrays, for what would be millions of tuples."""
 
-from collections.abc import Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Self, TypeAlias, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 Ints: TypeAlias = NDArray[np.int64]
+Item = TypeVar("Item")
 _SEED = 20_240_229
 
 
@@ -63,6 +65,36 @@ class Ragged:
     def sorted_rows(self) -> "Ragged":
         """The same rows, each ascending."""
         return Ragged(self.starts, self.items[np.lexsort((self.items, self.owners()))])
+
+
+class Lazy(Sequence[Item], ABC):
+    """A sequence kept as columns of arrays, which makes an item when it is asked for; a slice is of the same kind."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def item(self, place: int) -> Item:
+        """The item at `place`, from 0 to the length less one."""
+
+    @abstractmethod
+    def take(self, rows: Ints) -> Self:
+        """The items at these positions."""
+
+    @overload
+    def __getitem__(self, index: int) -> Item: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Self: ...
+
+    def __getitem__(self, index: int | slice) -> Item | Self:
+        if isinstance(index, slice):
+            return self.take(np.arange(len(self), dtype=np.int64)[index])
+        if not -len(self) <= index < len(self):
+            raise IndexError(index)
+        return self.item(index % len(self))
+
+    def __iter__(self) -> Iterator[Item]:
+        return (self.item(place) for place in range(len(self)))
 
 
 def random_keys(size: int, salt: int = 0) -> NDArray[np.uint64]:

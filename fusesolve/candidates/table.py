@@ -1,15 +1,15 @@
 """Kernels of a large program as arrays: what the memo's entries give at each place, without one object for each."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias, overload
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fusesolve.candidates.encoding import Place
 from fusesolve.candidates.program import Program
-from fusesolve.ragged import Ints, Ragged, ragged, stack
+from fusesolve.ragged import Ints, Lazy, Ragged, ragged, stack
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,8 +27,8 @@ class Kernel:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class KernelTable(Sequence[Kernel]):
-    """A sequence of kernels that makes each when it is asked for; the columns of the table are public."""
+class KernelTable(Lazy[Kernel]):
+    """Kernels as arrays; the columns of the table are public."""
 
     members: Ragged
     reads: Ragged
@@ -39,25 +39,12 @@ class KernelTable(Sequence[Kernel]):
     def __len__(self) -> int:
         return len(self.unique)
 
-    @overload
-    def __getitem__(self, index: int) -> Kernel: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Kernel]: ...
-
-    def __getitem__(self, index: int | slice) -> Kernel | Sequence[Kernel]:
-        if isinstance(index, slice):
-            return self.take(np.arange(len(self), dtype=np.int64)[index])
-        if not -len(self) <= index < len(self):
-            raise IndexError(index)
-        place = index % len(self)
+    def item(self, place: int) -> Kernel:
+        """The kernel in row `place`."""
         return Kernel(
             members=self.members.row(place), reads=self.reads.row(place), writes=self.writes.row(place),
             full=bool(self.full[place]), unique=int(self.unique[place]),
         )  # fmt: skip
-
-    def __iter__(self) -> Iterator[Kernel]:
-        return (self[place] for place in range(len(self)))
 
     def take(self, rows: Ints) -> "KernelTable":
         """The kernels at these positions."""

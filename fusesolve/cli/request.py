@@ -41,7 +41,10 @@ class PlanRequest:
 
     def keywords(self) -> dict[str, Any]:
         """The keywords of `fusesolve.plan`; InputError names the first option whose value makes no sense."""
-        self._check_numbers()
+        check_limits(
+            time_limit=self.time_limit, work_limit=self.work_limit, workers=self.workers, seed=self.seed,
+            max_kernels=self.max_kernels, streams=self.streams,
+        )  # fmt: skip
         pins = load_pins(self.pins)
         return {
             "bind": parse_bindings(self.bind),
@@ -64,17 +67,20 @@ class PlanRequest:
             "verify": self.verify,
         }
 
-    def _check_numbers(self) -> None:
-        limits = (("--time-limit", self.time_limit), ("--work-limit", self.work_limit))
-        for option, number in limits:
-            if number is not None and not 0 < number < float("inf"):
-                raise InputError(f"{option} {number:g}: expected a number above 0")
-        counts = (("--workers", self.workers), ("--max-kernels", self.max_kernels), ("--streams", self.streams))
-        for option, count in counts:
-            if count is not None and count < 1:
-                raise InputError(f"{option} {count}: expected an integer of at least 1")
-        if not 0 <= self.seed < 2**31:
-            raise InputError(f"--seed {self.seed}: expected an integer from 0 to {2**31 - 1}")
+
+def check_limits(
+    *, time_limit: float | None, work_limit: float | None, workers: int | None, seed: int,
+    max_kernels: int | None = None, streams: int | None = None,
+) -> None:  # fmt: skip
+    """InputError names the first limit that makes no sense; None is none."""
+    for option, number in (("--time-limit", time_limit), ("--work-limit", work_limit)):
+        if number is not None and not 0 < number < float("inf"):
+            raise InputError(f"{option} {number:g}: expected a number above 0")
+    for option, count in (("--workers", workers), ("--max-kernels", max_kernels), ("--streams", streams)):
+        if count is not None and count < 1:
+            raise InputError(f"{option} {count}: expected an integer of at least 1")
+    if not 0 <= seed < 2**31:
+        raise InputError(f"--seed {seed}: expected an integer from 0 to {2**31 - 1}")
 
 
 def resolve_hardware(hardware: str, say: Callable[[str], None]) -> "HardwareProfile | str":

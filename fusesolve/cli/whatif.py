@@ -22,7 +22,7 @@ from fusesolve.cli.options import (
     parse_bindings,
 )
 from fusesolve.cli.pictures import HtmlOpt, Pictures, write_page
-from fusesolve.cli.request import DEFAULT_GRAPH, resolve_hardware
+from fusesolve.cli.request import DEFAULT_GRAPH, check_limits, resolve_hardware
 from fusesolve.cli.streams import (
     check_writable,
     colour_wanted,
@@ -166,7 +166,7 @@ def whatif_command(
     path = None if output is None or str(output) == "-" else output
     check_writable(path)
     Pictures(html=html).check()
-    check_limits(time_limit, work_limit, workers, seed)
+    check_limits(time_limit=time_limit, work_limit=work_limit, workers=workers, seed=seed)
     from fusesolve.pipeline.options import PlanOptions
     from fusesolve.whatif.executors import Resources
 
@@ -183,17 +183,6 @@ def whatif_command(
         run_question(request, sets or [], asked, zipped=zipped)
     else:
         run_sweep(request, sets or [], zipped=zipped)
-
-
-def check_limits(time_limit: float | None, work_limit: float, workers: int | None, seed: int) -> None:
-    """InputError names the first limit that makes no sense."""
-    for option, number in (("--time-limit", time_limit), ("--work-limit", work_limit)):
-        if number is not None and not 0 < number < float("inf"):
-            raise InputError(f"{option} {number:g}: expected a number above 0")
-    if workers is not None and workers < 1:
-        raise InputError(f"--workers {workers}: expected an integer of at least 1")
-    if not 0 <= seed < 2**31:
-        raise InputError(f"--seed {seed}: expected an integer from 0 to {2**31 - 1}")
 
 
 def load_subjects(request: Request) -> tuple[list["Graph"], list["HardwareProfile"]]:

@@ -36,7 +36,7 @@ def plan_table(plan: Plan, *, width: int, colour: bool) -> str:
 
 def summary(plan: Plan) -> str:
     """One line on a plan: kernels, time, gain and proof."""
-    return f"{plan.graph.name} on {plan.hardware.name}: {_headline(plan)}; {_proof(plan)}"
+    return f"{plan.graph.name} on {plan.hardware.name}: {_headline(plan)}; {proof(plan)}"
 
 
 def _headline(plan: Plan) -> str:
@@ -95,7 +95,7 @@ def _marks(groups: Sequence[PlannedGroup]) -> str:
 
 
 def _facts(plan: Plan) -> list[tuple[str, str]]:
-    facts = [("status", plan.status), ("total", _total(plan)), ("proof", _proof(plan))]
+    facts = [("status", plan.status), ("total", _total(plan)), ("proof", proof(plan))]
     if plan.timing.get("simulated_ns") is not None:
         facts.insert(2, ("simulated", _simulated(plan.timing)))
     if plan.verification is not None:
@@ -153,7 +153,7 @@ def _verified(record: Mapping[str, Any]) -> str:
     return f"{text}; {missing} without source as predicted" if missing else text
 
 
-def _proof(plan: Plan) -> str:
+def proof(plan: Plan) -> str:
     """What is proven, in words: over which kernels, and how far the best possible plan can be."""
     space = f"{plan.space.candidates:,} kernels"
     if plan.space.truncated:

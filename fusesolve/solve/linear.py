@@ -152,13 +152,7 @@ class Relaxation:
         """All columns and the kernel limit as row 0 (free where there is no limit)."""
         size = len(self.cost)
         limit = float("inf") if self.max_kernels is None else float(self.max_kernels)
-        model = model_pb2.ModelProto()
-        model.variables.ids.extend(range(size))
-        model.variables.lower_bounds.extend([0.0] * size)
-        model.variables.upper_bounds.extend([float("inf")] * size)
-        model.variables.integers.extend([False] * size)
-        model.objective.linear_coefficients.ids.extend(range(size))
-        model.objective.linear_coefficients.values.extend(self.cost.astype(np.float64).tolist())
+        model = _free_columns(self.cost)
         model.linear_constraints.ids.append(0)
         model.linear_constraints.lower_bounds.append(-float("inf"))
         model.linear_constraints.upper_bounds.append(limit)
@@ -185,14 +179,7 @@ class SparseRows:
 
 def solve_sparse(cost: NDArray[np.float64], rows: SparseRows, control: Control) -> NDArray[np.float64] | None:
     """Duals of min cost x over `rows`, x >= 0, one for each row; None where the solver has none."""
-    size = len(cost)
-    model = model_pb2.ModelProto()
-    model.variables.ids.extend(range(size))
-    model.variables.lower_bounds.extend([0.0] * size)
-    model.variables.upper_bounds.extend([float("inf")] * size)
-    model.variables.integers.extend([False] * size)
-    model.objective.linear_coefficients.ids.extend(range(size))
-    model.objective.linear_coefficients.values.extend(cost.tolist())
+    model = _free_columns(cost)
     model.linear_constraints.ids.extend(range(len(rows.low)))
     model.linear_constraints.lower_bounds.extend(rows.low.tolist())
     model.linear_constraints.upper_bounds.extend(np.where(rows.exact, rows.low, np.inf).tolist())
@@ -212,6 +199,19 @@ def solve_sparse(cost: NDArray[np.float64], rows: SparseRows, control: Control) 
     dual = result.solutions[0].dual_solution
     feasible = dual.feasibility_status == solution_pb2.SOLUTION_STATUS_FEASIBLE
     return _densify(dual.dual_values, len(rows.low)) if feasible else None
+
+
+def _free_columns(cost: NDArray[np.int64] | NDArray[np.float64]) -> model_pb2.ModelProto:
+    """A model that minimises cost x over x >= 0, without rows."""
+    size = len(cost)
+    model = model_pb2.ModelProto()
+    model.variables.ids.extend(range(size))
+    model.variables.lower_bounds.extend([0.0] * size)
+    model.variables.upper_bounds.extend([float("inf")] * size)
+    model.variables.integers.extend([False] * size)
+    model.objective.linear_coefficients.ids.extend(range(size))
+    model.objective.linear_coefficients.values.extend(cost.astype(np.float64).tolist())
+    return model
 
 
 def _limits(control: Control) -> parameters_pb2.SolveParametersProto:

@@ -1,20 +1,19 @@
 """Columns of a large problem as arrays, with the promises of `Column` checked at once."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fusesolve.errors import InternalError
-from fusesolve.ragged import Ints, Ragged, ragged
+from fusesolve.ragged import Ints, Lazy, Ragged, ragged
 from fusesolve.solve.problem import COST_LIMIT, TIE_LIMIT, Column, PartitionProblem, column_fault
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ColumnTable(Sequence[Column]):
-    """A sequence of columns that makes each when it is asked for; the arrays are public."""
+class ColumnTable(Lazy[Column]):
+    """Columns as arrays; the arrays are public."""
 
     members: Ragged
     reads: Ragged
@@ -26,25 +25,12 @@ class ColumnTable(Sequence[Column]):
     def __len__(self) -> int:
         return len(self.cost)
 
-    @overload
-    def __getitem__(self, index: int) -> Column: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Column]: ...
-
-    def __getitem__(self, index: int | slice) -> Column | Sequence[Column]:
-        if isinstance(index, slice):
-            return self.take(np.arange(len(self), dtype=np.int64)[index])
-        if not -len(self) <= index < len(self):
-            raise IndexError(index)
-        place = index % len(self)
+    def item(self, place: int) -> Column:
+        """The column in row `place`."""
         return Column(
             members=self.members.row(place), reads=self.reads.row(place), writes=self.writes.row(place),
             cost=int(self.cost[place]), tie=int(self.tie[place]), full=bool(self.full[place]),
         )  # fmt: skip
-
-    def __iter__(self) -> Iterator[Column]:
-        return (self[place] for place in range(len(self)))
 
     def take(self, rows: Ints) -> "ColumnTable":
         """The columns at these positions."""

@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 
+import onnx
 import pytest
 
 from fusesolve.cli import main
@@ -24,7 +25,6 @@ memory: {shared: {per_unit: 456 KiB, per_block_max: 454 KiB}}
 @pytest.fixture
 def workplace(tmp_path, monkeypatch):
     """A folder with the files that the documents' commands name as the reader's own."""
-    onnx = pytest.importorskip("onnx")
     helper, kind = onnx.helper, onnx.TensorProto.FLOAT
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["h"], name="fc"),

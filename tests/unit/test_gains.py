@@ -2,6 +2,7 @@
 
 import json
 
+import jsonschema
 import numpy as np
 import pytest
 
@@ -98,7 +99,6 @@ def test_a_malformed_dag_is_refused(tables):
 
 
 def test_the_json_keeps_its_schema(tables, capsys):
-    jsonschema = pytest.importorskip("jsonschema")
     assert main(["accuracy", str(tables), "--format", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
     jsonschema.validate(document, load_schema("accuracy"))

@@ -2,6 +2,7 @@
 
 import json
 
+import jsonschema
 import numpy as np
 import pytest
 import yaml
@@ -56,7 +57,6 @@ def test_a_device_without_a_profile_is_listed(tmp_path):
 
 
 def test_the_json_keeps_its_schema(tmp_path, capsys):
-    jsonschema = pytest.importorskip("jsonschema")
     path = write_truth(tmp_path / "q.csv", load_profile("h200"))
     assert main(["accuracy", str(path), "--format", "json"]) == 0
     document = json.loads(capsys.readouterr().out)

@@ -3,6 +3,7 @@
 import copy
 import json
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -160,7 +161,6 @@ def test_few_strays_are_allowed_only_behind_a_jump():
 
 
 def test_epsilons_are_those_of_the_types():
-    ml_dtypes = pytest.importorskip("ml_dtypes")
     kinds = {DType.F64: np.float64, DType.F32: np.float32, DType.F16: np.float16}
     narrow = {
         DType.BF16: ml_dtypes.bfloat16, DType.F8E4M3: ml_dtypes.float8_e4m3fn, DType.F8E5M2: ml_dtypes.float8_e5m2,

@@ -7,6 +7,7 @@ import signal
 
 import jsonschema
 import pytest
+from pyarrow import parquet
 
 from fusesolve import plan
 from fusesolve.cli import main
@@ -221,7 +222,6 @@ def test_the_command_writes_csv_json_and_parquet(run, tmp_path):
     document = json.loads((tmp_path / "a.json").read_text())
     assert document["paths"] == ["launch.stream"]
     assert [str(row["objective_ns"]) for row in document["rows"]] == [row["objective_ns"] for row in rows]
-    parquet = pytest.importorskip("pyarrow.parquet")
     table = parquet.read_table(tmp_path / "a.parquet")
     assert table.to_pylist() == document["rows"]
     assert str(table.schema.field("objective_ns").type) == "int64"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from fusesolve.importers.native import parse_native
 from fusesolve.plan import Plan, PlannedGroup
+from fusesolve.report.text import short_names
 
 # Twelve hues that stay apart on light and dark ground, for kernels in turn.
 HUES = (
@@ -63,8 +64,5 @@ def hue(group: int) -> str:
 
 
 def title(group: PlannedGroup, most: int = 60) -> str:
-    """`3: c_attn, c_attn_bias ...`: a kernel's number and operators in at most `most` columns."""
-    names, text = list(group.nodes), f"{group.id}: "
-    while names and len(text) + len(names[0]) <= most:
-        text += names.pop(0) + (", " if names else "")
-    return text + (f"... ({len(group.nodes)})" if names else "")
+    """`3: c_attn+c_attn_bias`: a kernel's number, and its operators in at most `most` columns."""
+    return f"{group.id}: {short_names(group.nodes, most)}"

@@ -2,17 +2,15 @@
 
 from collections.abc import Sequence
 from math import log10
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fusesolve.hardware import HardwareProfile, per_clock, tensor_peak
 from fusesolve.hardware_yaml import profile_from_definition
 from fusesolve.plan import Plan, PlannedGroup
 from fusesolve.report.pictures.drawn import Drawn, draw, hue
 from fusesolve.report.pictures.page import Number, Page, Picture, Table, need_plots
+from fusesolve.report.table import proof
 from fusesolve.units import format_bandwidth, format_bytes, format_flops, format_seconds
-
-if TYPE_CHECKING:
-    pass
 
 FEW = 80  # operators up to which the graph shows names
 ROW, COLUMN = 34, 150  # pixels between operators
@@ -31,21 +29,13 @@ def plan_page(plan: Plan, unfused: Plan | None) -> str:
         parts = [_roofline(plan, profile), _timeline(plan, unfused), _graph(plan, drawn), _kernels(plan)]
     line = "no plan" if plan.objective_ns is None else f"{_us(plan.objective_ns)} in {len(plan.groups)} kernels"
     return Page(
-        title=f"{plan.graph.name} on {plan.hardware.name}", line=f"{line}, {_proof(plan)}", facts=_facts(plan),
+        title=f"{plan.graph.name} on {plan.hardware.name}", line=f"{line}, {proof(plan)}", facts=_facts(plan),
         parts=parts, notes=[*plan.warnings, *(str(item.get("message", item)) for item in plan.conflicts)],
     ).html()  # fmt: skip
 
 
 def _us(ns: float) -> str:
     return format_seconds(ns / 1e9)
-
-
-def _proof(plan: Plan) -> str:
-    if plan.status == "OPTIMAL":
-        return f"optimal over {plan.space.candidates:,} kernels"
-    if plan.gap is None:
-        return plan.status.lower().replace("_", " ")
-    return f"at most {100 * plan.gap:.2g} % above the optimum over {plan.space.candidates:,} kernels"
 
 
 def _facts(plan: Plan) -> list[tuple[str, str]]:

@@ -17,11 +17,10 @@ from fusesolve.study.gains.aten import Traced
 from fusesolve.study.gains.cases import Case, measure_gain
 from fusesolve.study.gains.execution import Executed, Program, execute
 from fusesolve.study.gains.liger_programs import PROGRAMS, Code
-from fusesolve.study.gains.outcome import Outcome, Request, Times
+from fusesolve.study.gains.outcome import Outcome, Request, Row, Times
 from fusesolve.study.readers import DTYPES
 from fusesolve.study.samples import Skipped, Timing
 
-Row: TypeAlias = Mapping[str, str]
 Key: TypeAlias = tuple[str, str, str]  # kernel, type, configuration
 
 COLUMNS = frozenset({"gpu", "kernel", "provider", "pass", "dtype", "config", "latency_us"})
@@ -42,16 +41,12 @@ WHY = {
 def read(request: Request, rows: Sequence[Row]) -> Outcome:
     """Gains of the forward passes whose kernels are known, by device; the other rows are listed with why."""
     outcome = Outcome()
-    timed: dict[str, dict[Key, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
-    for row in rows:
-        why = _unknown(row, request.hardware)
-        if why is not None:
-            outcome.skipped.append(Skipped(row["gpu"], why))
-            continue
-        key = (row["kernel"], row["dtype"], row["config"])
-        timed[row["gpu"]][key][row["provider"]] = float(row["latency_us"]) * MICROSECOND
     programs: dict[Key, Program] = {}
-    for device, items in timed.items():
+    for device, counted in outcome.counted(rows, lambda row: _unknown(row, request.hardware)).items():
+        items: dict[Key, dict[str, float]] = defaultdict(dict)
+        for row in counted:
+            key = (row["kernel"], row["dtype"], row["config"])
+            items[key][row["provider"]] = float(row["latency_us"]) * MICROSECOND
         name = request.hardware or profile_name(device) or device
         profile = load_profile(name)
         for key in items:

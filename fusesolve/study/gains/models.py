@@ -14,11 +14,10 @@ from fusesolve.hardware_yaml import load_profile
 from fusesolve.study.devices import profile_name
 from fusesolve.study.gains.cases import Case, measure_gain
 from fusesolve.study.gains.execution import Program, execute
-from fusesolve.study.gains.outcome import Outcome, Request, Times
+from fusesolve.study.gains.outcome import Outcome, Request, Row, Times
 from fusesolve.study.gains.transformers import MODELS, head
-from fusesolve.study.samples import Skipped, Timing
+from fusesolve.study.samples import Timing
 
-Row: TypeAlias = Mapping[str, str]
 Key: TypeAlias = tuple[str, int, int]  # model, batch, tokens
 
 COLUMNS = frozenset({"gpu", "model", "mode", "seq_len", "batch", "option", "num_layer", "forward_ms", "e2e_ms"})
@@ -29,16 +28,12 @@ KINDS = {"eager": "eager", "fusion": "compiled"}
 def read(request: Request, rows: Sequence[Row]) -> Outcome:
     """Gains and errors of whole models in inference; everything else is listed as not counted."""
     outcome = Outcome()
-    timed: dict[str, dict[Key, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
-    for row in rows:
-        why = _unknown(row, request.hardware)
-        if why is not None:
-            outcome.skipped.append(Skipped(row["gpu"], why))
-            continue
-        key = (row["model"], int(row["batch"]), int(row["seq_len"]))
-        timed[row["gpu"]][key][row["option"]] = float(row["forward_ms"]) * MILLISECOND
     programs: dict[Key, list[Program]] = {}
-    for device, models in timed.items():
+    for device, counted in outcome.counted(rows, lambda row: _unknown(row, request.hardware)).items():
+        models: dict[Key, dict[str, float]] = defaultdict(dict)
+        for row in counted:
+            key = (row["model"], int(row["batch"]), int(row["seq_len"]))
+            models[key][row["option"]] = float(row["forward_ms"]) * MILLISECOND
         name = request.hardware or profile_name(device) or device
         _report(request.file, device, name, models, _executed(name, models, programs), outcome)
     return outcome

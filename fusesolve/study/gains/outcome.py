@@ -1,11 +1,15 @@
 """What a table of gains gives: gain rows, the errors of its times, the hosts that were estimated, what is left out."""
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeAlias
 
 from fusesolve.study.gains.cases import Gain
 from fusesolve.study.hosts import Host
 from fusesolve.study.samples import Skipped
+
+Row: TypeAlias = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +41,18 @@ class Outcome:
     times: list[Times] = field(default_factory=list)
     hosts: list[Host] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
+
+
+    def counted(self, rows: Sequence[Row], why: Callable[[Row], str | None]) -> dict[str, list[Row]]:
+        """Rows by device (column `gpu`); those for which `why` has a reason are listed as left out with it."""
+        found: dict[str, list[Row]] = {}
+        for row in rows:
+            reason = why(row)
+            if reason is None:
+                found.setdefault(row["gpu"], []).append(row)
+            else:
+                self.skipped.append(Skipped(row["gpu"], reason))
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

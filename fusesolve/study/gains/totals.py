@@ -6,18 +6,13 @@ is written by the product, read and written by a norm, read and written by an ac
 product; compiled, norm and activation are one kernel. Batches of the two columns differ, so times are per image.
 """
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Sequence
 
 from fusesolve.hardware import HardwareProfile, tensor_peak
 from fusesolve.hardware_yaml import load_profile
 from fusesolve.study.devices import profile_name
 from fusesolve.study.gains.cases import Case, measure_gain
-from fusesolve.study.gains.outcome import Outcome, Request, Times
-from fusesolve.study.samples import Skipped
-
-Row: TypeAlias = Mapping[str, str]
+from fusesolve.study.gains.outcome import Outcome, Request, Row, Times
 
 COLUMNS = frozenset({
     "gpu", "layout", "model", "gmacs_per_img", "mactivations_per_img", "compile_batch", "eager_batch", "compile_ms",
@@ -32,19 +27,20 @@ SUSTAINED = 0.93  # of the tensor pipe's peak, where the profile has no constant
 def read(request: Request, rows: Sequence[Row]) -> Outcome:
     """Gains of models by their totals; a row without a compiled time counts for the eager times alone."""
     outcome = Outcome()
-    by_device: dict[str, list[Row]] = defaultdict(list)
-    for row in rows:
-        if request.hardware is None and profile_name(row["gpu"]) is None:
-            outcome.skipped.append(Skipped(row["gpu"], f"no bundled profile stands for the device '{row['gpu']}'"))
-        elif not all(row[name] for name in ("eager_ms", "eager_batch", "gmacs_per_img", "mactivations_per_img")):
-            outcome.skipped.append(Skipped(row["gpu"], "the row lacks an eager time or a total"))
-        else:
-            by_device[row["gpu"]].append(row)
-    for device, members in by_device.items():
+    for device, members in outcome.counted(rows, lambda row: _unknown(row, request.hardware)).items():
         name = request.hardware or profile_name(device) or device
         profile = load_profile(name)
         _report(request.file, device, name, members, profile, outcome)
     return outcome
+
+
+def _unknown(row: Row, hardware: str | None) -> str | None:
+    """Why a row is not counted, None where it is."""
+    if hardware is None and profile_name(row["gpu"]) is None:
+        return f"no bundled profile stands for the device '{row['gpu']}'"
+    if not all(row[name] for name in ("eager_ms", "eager_batch", "gmacs_per_img", "mactivations_per_img")):
+        return "the row lacks an eager time or a total"
+    return None
 
 
 def model_seconds(row: Row, profile: HardwareProfile, passes: int) -> float:
