@@ -81,6 +81,8 @@ class Workload:
     alu: float = 0.0
     sfu: float = 0.0
     mma: float = 0.0  # multiply-adds of contractions
+    thin_fma: float = 0.0  # part of `fma`: multiply-adds of convolutions of few channels a group (depthwise)
+    thin_mma: float = 0.0  # the same as a matrix array does them: its windows in steps of THIN_TAPS points
     side_work: float = 0.0  # contraction: fma-pipe instructions of prologues per operand element loaded
     instructions: float = 0.0  # machine instructions of one point (code size), inlined copies
     scratch: int = 0  # worst extra registers of an inlined sequence
@@ -125,6 +127,7 @@ class Workload:
     double: int = 0  # 1: arithmetic in f64
 
 
+THIN_TAPS = 4  # points of a window that a matrix array takes at once where there are no channels to sum over
 TENSOR_TYPES: tuple[str, ...] = ("f64", "f32", "f16", "bf16", "f8e4m3", "f8e5m2", "i8", "u8")
 
 

@@ -19,8 +19,8 @@ from fusesolve.legality import allowed
 MOST_PARTS = 64
 STEPS = (*range(2, 17), 24, 32, 48, MOST_PARTS)  # lengths of runs of kernels that are packed
 _PARTS = frozenset({Template.POINTWISE, Template.MOVEMENT, Template.ROW, Template.REDUCTION, Template.CONTRACTION})
-_SUMS = ("fma", "alu", "sfu", "mma", "read_bytes", "write_bytes", "warm_read_bytes", "weight_bytes", "arrays",
-         "staged", "staged_bytes", "full_reads", "full_writes", "row_reads")  # fmt: skip
+_SUMS = ("fma", "alu", "sfu", "mma", "thin_fma", "thin_mma", "read_bytes", "write_bytes", "warm_read_bytes",
+         "weight_bytes", "arrays", "staged", "staged_bytes", "full_reads", "full_writes", "row_reads")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

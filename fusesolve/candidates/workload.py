@@ -13,7 +13,7 @@ from fusesolve.candidates.loops import Nest
 from fusesolve.candidates.program import Operator, Program, Read, Storage
 from fusesolve.candidates.resource_work import ResourceWork
 from fusesolve.graph import TensorType
-from fusesolve.group import TEMPLATES, Template, Workload
+from fusesolve.group import TEMPLATES, THIN_TAPS, Template, Workload
 from fusesolve.ops.definition import OpKind, Work
 
 _SECTOR = 32  # bytes: the smallest run that DRAM and L2 move at full rate
@@ -160,6 +160,7 @@ class Measure:
             "fma": sum(w.fma for w in work),
             "alu": sum(w.alu for w in work) + self._loaded_conversions(full),
             "sfu": sum(w.sfu for w in work),
+            **self._thin(counts),
             "instructions": sum(op.work.instructions for op in self.ops if op.kind is not OpKind.CONTRACTION),
             "scratch": max(op.work.scratch for op in self.ops),
             "full_reads": len(full),
@@ -184,6 +185,16 @@ class Measure:
             count *= max(1, op.reduced)
             work = work if work.fma + work.alu + work.sfu > 0 else Work(fma=1.0)
         return Work(fma=work.fma * count, alu=work.alu * count, sfu=work.sfu * count)
+
+    def _thin(self, counts: list[float]) -> dict[str, float]:
+        """Multiply-adds of convolutions of few channels: as vector instructions, and in whole steps of an array."""
+        fma = mma = 0.0
+        for op, count in zip(self.ops, counts, strict=True):
+            if op.kind is OpKind.WINDOW and op.linear and not op.work.fma + op.work.alu + op.work.sfu:
+                taps = prod(self.program.graph.type_of(self.program.graph.nodes[op.node].reads[1]).shape[2:])
+                fma += count * max(1, op.reduced)
+                mma += count * max(1, op.reduced) / taps * -(-taps // THIN_TAPS) * THIN_TAPS
+        return {"thin_fma": fma, "thin_mma": mma}
 
     def _loaded_conversions(self, full: list[int]) -> float:
         """Instructions to convert 16-bit and 8-bit elements at loads.

@@ -23,7 +23,7 @@ def price(table: WorkloadTable, profile: HardwareProfile, options: PriceOptions,
     families = [
         Family(
             template=TEMPLATES.index(template), tilings=grid, library=False, wants=None,
-            evaluate=engine.evaluate, combine=_combine,
+            evaluate=engine.evaluate, combine=engine.combine,
         )
         for template in Template
     ]  # fmt: skip
@@ -50,7 +50,11 @@ class _Engine:
         dma = profile.dma
         self.dram = memory.dram.sustained if dma is None else min(memory.dram.sustained, dma.bandwidth)
         self.scratch = float(memory.shared.per_unit * compute.units) if memory.shared is not None else _cache(profile)
-        self.scratch_rate = memory.shared.bytes_per_clock * scale if memory.shared is not None else 4.0 * self.dram
+        share = profile.constant("scratch_share", 1.0)
+        self.scratch_rate = share * memory.shared.bytes_per_clock * scale if memory.shared else 4.0 * self.dram
+        self.thin = profile.constant("thin_share", 0.0) * float(self.mma.max())
+        self.window_step = profile.constant("window_step", 1.0)
+        self.rest = 1.0 - profile.constant("vector_overlap", 0.0)
         self.dma_latency = profile.dma.latency if profile.dma is not None else memory.dram.latency
         self.channels = float(profile.dma.channels) if profile.dma is not None else 1.0
         self.dispatch = launch_overhead(profile, "stream")
@@ -65,6 +69,7 @@ class _Engine:
         live, fetched = self._placed(w, moving, tiles, buffers)
         too_fine = (tiles > 1) & (tiles > np.maximum(w["outer"], w["batch"] * w["m"]) * np.maximum(w["n"], w["inner"]))
         rate = np.where(w["tensor_rate"] >= 0, self.mma[w["tensor_rate"].astype(np.int64)], 0.0)
+        thin = w["thin_fma"] if self.thin > 0 else 0.0
         res = {
             "threads": np.zeros_like(live), "blocks": tiles + np.zeros_like(live), "shared_bytes": np.ceil(live),
             "missing_blocks": np.where(too_fine, 1.0, 0.0) + np.zeros_like(live),
@@ -77,14 +82,21 @@ class _Engine:
             "launch": np.full_like(live, self.dispatch),
             "dma": tiles * self.dma_latency / self.channels + np.zeros_like(live),
             "dram": fetched / self.dram,
-            "tensor": np.where(rate > 0, w["mma"] / np.maximum(rate, 1.0), 0.0) + np.zeros_like(live),
-            "fma": (w["fma"] + np.where(rate > 0, 0.0, w["mma"])) / self.fma + np.zeros_like(live),
+            "tensor": self._array(w, rate) + np.zeros_like(live),
+            "fma": (w["fma"] - thin + np.where(rate > 0, 0.0, w["mma"])) / self.fma + np.zeros_like(live),
             "alu": w["alu"] / self.alu + np.zeros_like(live),
             "sfu": w["sfu"] / self.sfu + np.zeros_like(live),
             "shared": (fetched + w["staged_bytes"]) / self.scratch_rate,
             "exposed": fetched / self.dram / tiles,
         }
         return res, terms
+
+    def _array(self, w: Columns, rate: Array) -> Array:
+        """Seconds on the matrix array: windows in whole steps of it; a share of it where no channels are summed."""
+        whole = np.ceil(w["taps"] / self.window_step) * self.window_step / w["taps"]
+        steps = np.where(w["taps"] > 1, whole, 1.0)
+        dense = np.where(rate > 0, w["mma"] * steps / np.maximum(rate, 1.0), 0.0)
+        return dense + w["thin_mma"] / self.thin if self.thin > 0 else dense
 
     def _placed(self, w: Columns, moving: Array, tiles: Array, buffers: Array) -> tuple[Array, Array]:
         """Bytes of scratchpad and bytes fetched: the first placement that fits the scratchpad.
@@ -101,23 +113,24 @@ class _Engine:
         live = np.where(fits <= self.capacity, fits, both_pass)
         return live, np.where(fits <= self.capacity, once, moving + weights * tiles)
 
+    def combine(self, terms: Columns, off: frozenset[str]) -> Array:
+        """Dispatch + DMA set-up + max(bytes, compute) + the part of the first and last tile that nothing overlaps.
+
+        `exposed` is the DMA time of one tile: it is exposed in full for one tile, and shrinks as tiles get smaller.
+        Vector stages run one after the other, or side by side as far as the engine pipelines them.
+        """
+
+        def get(name: str) -> Array:
+            part = terms.get(name)
+            return np.zeros((1, 1)) if part is None or name in off else part
+
+        longest = np.maximum(np.maximum(get("fma"), get("alu")), get("sfu"))
+        vector = longest + self.rest * (get("fma") + get("alu") + get("sfu") - longest)
+        compute = np.maximum(np.maximum(get("tensor"), vector), get("shared"))
+        exposed = np.minimum(get("exposed"), compute)
+        return get("launch") + get("dma") + np.maximum(get("dram"), compute) + exposed
+
 
 def _cache(profile: HardwareProfile) -> float:
     cache = profile.memory.l2
     return float(cache.size) if cache is not None else 1.0 * (1 << 20)
-
-
-def _combine(terms: Columns, off: frozenset[str]) -> Array:
-    """Dispatch + DMA set-up + max(bytes, compute) + the part of the first and last tile that nothing overlaps.
-
-    `exposed` is the DMA time of one tile: it is exposed in full for one tile, and shrinks as tiles get smaller.
-    """
-
-    def get(name: str) -> Array:
-        part = terms.get(name)
-        return np.zeros((1, 1)) if part is None or name in off else part
-
-    vector = get("fma") + get("alu") + get("sfu")
-    compute = np.maximum(np.maximum(get("tensor"), vector), get("shared"))
-    exposed = np.minimum(get("exposed"), compute)
-    return get("launch") + get("dma") + np.maximum(get("dram"), compute) + exposed

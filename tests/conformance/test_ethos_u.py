@@ -33,6 +33,16 @@ def test_larger_engines_keep_the_order(rows, engine):
     assert rows[engine, "conv2d"].spearman > 0.9
 
 
+@pytest.mark.parametrize("engine", ["ethos-u55-32", "ethos-u55-64", "ethos-u85-128", "ethos-u85-256"])
+def test_depthwise_convolutions_run_on_the_array(rows, engine):
+    assert rows[engine, "depthwise"].mape < 0.15
+
+
+@pytest.mark.parametrize("size", [128, 256, 512, 1024, 2048])
+def test_an_addition_on_an_u85_costs_its_output_cycles(rows, size):
+    assert rows[f"ethos-u85-{size}", "add"].mape < 0.05
+
+
 def test_every_row_is_counted(rows):
     assert sum(errors.n for errors in rows.values()) == 11 * 25
 

@@ -121,6 +121,14 @@ def test_a_depthwise_convolution_is_no_product():
     assert group(found, "y").template is Template.POINTWISE
     assert group(found, "y").workload.mma == 0
     assert group(found, "y").workload.fma >= 8 * 64 * 56 * 56 * 9
+    assert group(found, "y").workload.thin_fma == 8 * 64 * 56 * 56 * 9
+    assert group(found, "y").workload.thin_mma == 8 * 64 * 56 * 56 * 12  # an array takes windows by four points
+
+
+def test_a_pooling_is_no_thin_convolution():
+    found = program(["x: f16[8,64,56,56]"], ["y = avgpool(x; k=3, pad=1)"], ["y"])
+    assert group(found, "y").workload.fma > 0
+    assert group(found, "y").workload.thin_fma == 0
 
 
 def test_attention_counts_both_products_and_the_width_of_its_head():

@@ -1,11 +1,14 @@
 """The scratchpad model on an engine with round numbers: 1 MB of scratchpad, DMA at 1e10 B/s; times in microseconds."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from fusesolve.candidates.pricing import price_workloads
 from fusesolve.cost.table import PriceOptions
 from fusesolve.group import TENSOR_TYPES, Template
+from fusesolve.study.calibration import with_constants
 from tests.unit.cost_device import MB, NPU, workload
 
 F16 = TENSOR_TYPES.index("f16")
@@ -95,6 +98,43 @@ def test_the_matrix_engine_is_used_for_its_types_only():
     found = price(beside)
     assert found.terms["tensor"][0] == 0
     assert found.terms["fma"][0] == pytest.approx(1e9 / 6.4e10)
+
+
+def thin(**constants: float) -> object:
+    """1.28e6 multiply-adds of a depthwise 3 x 3 convolution, priced on the engine with these constants."""
+    item = workload(
+        Template.POINTWISE, inner=142_222, fma=1.28e6, thin_fma=1.28e6, thin_mma=1.28e6 * 12 / 9, read_bytes=1000,
+        write_bytes=1000, footprint_bytes=2000,
+    )  # fmt: skip
+    return price_workloads([item], with_constants(NPU, constants), PriceOptions())
+
+
+def test_a_convolution_without_channels_to_sum_runs_where_the_engine_says():
+    """20 us at the vector unit's 64 per clock; on an eighth of the array (64 per clock too), nine points as twelve."""
+    assert thin().terms["fma"][0] == pytest.approx(20e-6)
+    assert thin().terms["tensor"][0] == 0
+    assert thin(thin_share=0.125).terms["fma"][0] == 0
+    assert thin(thin_share=0.125).terms["tensor"][0] == pytest.approx(20e-6 * 12 / 9)
+
+
+def test_windows_take_whole_steps_of_the_array():
+    """Nine points in steps of four take as long as twelve; a product has no window."""
+    window = replace(product(100_000, 100_000), taps=9)
+    stepped = with_constants(NPU, {"window_step": 4.0})
+    found = price_workloads([window, product(100_000, 100_000)], stepped, PriceOptions()).terms["tensor"]
+    assert found[0] == pytest.approx(found[1] * 12 / 9)
+
+
+def test_stages_of_one_pipeline_overlap_and_a_scratchpad_has_a_sustained_share():
+    """fma 20 us, alu 10 us: 30 us one after the other, 20 us side by side; half the scratchpad's rate doubles it."""
+    item = workload(Template.POINTWISE, inner=1000, fma=1.28e6, alu=0.64e6, read_bytes=100, write_bytes=100,
+                    footprint_bytes=200, staged_bytes=1000)  # fmt: skip
+    one, other = (
+        price_workloads([item], with_constants(NPU, constants), PriceOptions())
+        for constants in ({}, {"vector_overlap": 1.0, "scratch_share": 0.5})
+    )
+    assert one.latency[0] - other.latency[0] == pytest.approx(10e-6)
+    assert other.terms["shared"][0] == pytest.approx(2 * one.terms["shared"][0])
 
 
 def test_every_kernel_pays_its_dispatch():
