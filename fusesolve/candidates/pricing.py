@@ -30,12 +30,12 @@ class Priced:
     options: PriceOptions
 
 
-def price_space(space: Space, profile: HardwareProfile, options: PriceOptions) -> Priced:
-    """Price every unique workload of the space on the profile."""
-    prices = price_workloads(space.workloads, profile, options)
-    return Priced(
-        space=space, prices=prices, cost_ns=nanoseconds(prices), profile=profile, options=options
-    )
+def price_space(
+    space: Space, profile: HardwareProfile, options: PriceOptions, *, table: WorkloadTable | None = None
+) -> Priced:
+    """Price every unique workload of the space on the profile; `table`: that of its workloads, if it is at hand."""
+    prices = _price_table(WorkloadTable(space.workloads) if table is None else table, profile, options)
+    return Priced(space=space, prices=prices, cost_ns=nanoseconds(prices), profile=profile, options=options)
 
 
 def shift_launch(priced: Priced, profile: HardwareProfile) -> Priced | None:
@@ -58,7 +58,10 @@ def shift_launch(priced: Priced, profile: HardwareProfile) -> Priced | None:
 
 def price_workloads(workloads: Sequence[Workload], profile: HardwareProfile, options: PriceOptions) -> Prices:
     """Prices of workloads, best legal tiling each."""
-    table = WorkloadTable(workloads)
+    return _price_table(WorkloadTable(workloads), profile, options)
+
+
+def _price_table(table: WorkloadTable, profile: HardwareProfile, options: PriceOptions) -> Prices:
     return COST_MODELS[profile.kind](table, profile, options, lambda resources: allowed(resources, profile))
 
 
@@ -165,9 +168,7 @@ def join_prices(first: Prices, second: Prices) -> Prices:
 
 def nanoseconds(prices: Prices) -> tuple[int | None, ...]:
     """Whole ns, at least 1; the one place where seconds become the solver's integers."""
-    return tuple(
-        max(1, round(seconds * 1e9)) if np.isfinite(seconds) else None for seconds in prices.latency.tolist()
-    )
+    return tuple(max(1, round(seconds * 1e9)) if np.isfinite(seconds) else None for seconds in prices.latency.tolist())
 
 
 def judge_group(

@@ -37,12 +37,20 @@ def notes(*, quiet: bool) -> Callable[[str], None]:
     return silent if quiet else note
 
 
-def shown_progress(*, quiet: bool, verbose: bool) -> AbstractContextManager["Callable[[ProgressEvent], None] | None"]:
-    """Progress on stderr: a live line on a terminal, a log with `verbose`, else nothing (the callback is None)."""
+def shown_progress(
+    *, quiet: bool, verbose: bool, every: float | None = None
+) -> AbstractContextManager["Callable[[ProgressEvent], None] | None"]:
+    """Progress on stderr: a live line on a terminal, a log with `verbose`, else nothing (the callback is None).
+
+    `every`: for long work, a log line after so many seconds, and so on, where there is no terminal either.
+    """
     from fusesolve.report.progress import progress
 
     terminal = sys.stderr.isatty()
-    return progress(sys.stderr, live=terminal and not verbose, shown=not quiet and (verbose or terminal))
+    return progress(
+        sys.stderr, live=terminal and not verbose, every=0.0 if verbose or every is None else every,
+        shown=not quiet and (verbose or terminal or every is not None),
+    )  # fmt: skip
 
 
 def hold_interrupts() -> None:

@@ -63,7 +63,9 @@ if TYPE_CHECKING:
     from fusesolve.whatif.executors import Resources
     from fusesolve.whatif.points import Study
     from fusesolve.whatif.rows import Table
+    from fusesolve.whatif.state import Journal
 
+LOG_EVERY_S = 30.0  # seconds between the lines that say how far a sweep is, where there is no terminal
 EXAMPLES = """Examples:
 
 fusesolve whatif --hw h100 --set launch.stream=0.5us,2us,5us
@@ -217,7 +219,7 @@ def make_study(request: Request, axes: "Sequence[Axis]", *, zipped: bool) -> "St
 
 def run_sweep(request: Request, sets: Sequence[str], *, zipped: bool) -> None:
     """Work out the crossed (or zipped) points and write the table."""
-    from fusesolve.report.pictures.other_pages import sweep_page
+    from fusesolve.report.pictures.whatif_pages import sweep_page
     from fusesolve.whatif.axes import parse_axis
     from fusesolve.whatif.files import load_parquet_library
     from fusesolve.whatif.state import state_path
@@ -228,34 +230,69 @@ def run_sweep(request: Request, sets: Sequence[str], *, zipped: bool) -> None:
     study = make_study(request, [parse_axis(text) for text in sets], zipped=zipped)
     state = None if request.output is None else state_path(request.output)
     try:
-        with shown_progress(quiet=request.quiet, verbose=request.verbose) as report:
+        with shown_progress(quiet=request.quiet, verbose=request.verbose, every=LOG_EVERY_S) as report:
             table, journal = run_study(study, request.resources, state=state, progress=report)
     except KeyboardInterrupt:
         kept = "with -o FILE a sweep can be resumed" if state is None else "repeat the command to go on"
         raise NoPlanError(f"interrupted before the sweep was finished; {kept}") from None
-    write_table(table, study, request)
+    there = write_table(table, study, request, finished=journal.finished)
     write_page(lambda: sweep_page(table.to_dict()), request.html)
-    journal.remove()
+    journal.finish()
     if request.output is not None:
-        plans = len({record["plan_sha256"] for record in table.records()} - {None})
-        notes(quiet=request.quiet)(f"wrote {request.output}: {len(table.rows):,} points, {plans:,} different plans")
+        notes(quiet=request.quiet)(_written(table, journal, request.output, there=there))
 
 
-def write_table(table: "Table", study: "Study", request: Request) -> None:
-    """The table of a sweep to stdout or the output file, in the form asked for."""
+def _written(table: "Table", journal: "Journal", output: Path, *, there: bool) -> str:
+    """What came of a sweep with an output file, in one line; `there`: it had been finished before."""
+    plans = len({record["plan_sha256"] for record in table.records()} - {None})
+    said = f"{output}: {len(table.rows):,} points"
+    if there:
+        return f"nothing to do, {said} are there already ({journal.path} can be removed to work them out anew)"
+    kept = f" ({journal.kept:,} kept from before)" if journal.kept else ""
+    return f"wrote {said}{kept}, {plans:,} different plans"
+
+
+def write_table(table: "Table", study: "Study", request: Request, *, finished: bool) -> bool:
+    """The table of a sweep to stdout or the output file, in the form asked for.
+
+    True where nothing was written: the sweep had been `finished` before, and the file is what it came to.
+    """
+    data = format_table(table, study, request)
+    path = request.output
+    if finished and path is not None and path.is_file() and path.read_bytes() == _encoded(data):
+        return True
+    if isinstance(data, bytes):
+        write_bytes(data, path)
+    else:
+        write_result(data, path)
+    return False
+
+
+def _encoded(data: str | bytes) -> bytes:
+    return data if isinstance(data, bytes) else data.encode()
+
+
+def format_table(table: "Table", study: "Study", request: Request) -> str | bytes:
+    """The table of a sweep in the form asked for."""
     from fusesolve.report.json import format_json
     from fusesolve.report.whatif import sweep_table
     from fusesolve.whatif.files import format_csv, format_parquet
 
     form = request.choose(Form.CSV)
     if form is Form.PARQUET:
-        write_bytes(format_parquet(table), request.output)
-        return
+        return format_parquet(table)
     if form is Form.TABLE:
-        text = sweep_table(table.to_dict(), [number.dimension for number in study.paths], **_look(request))
-    else:
-        text = format_json(table.to_dict()) if form is Form.JSON else format_csv(table)
-    write_result(text, request.output)
+        return sweep_table(table.to_dict(), [number.dimension for number in study.paths], **_look(request))
+    return format_json(table.to_dict()) if form is Form.JSON else format_csv(table)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answer:
+    """The document that answers a question, what shows it to people, and its page (None: it has none)."""
+
+    document: dict[str, Any]
+    show: Callable[..., str]
+    page: Callable[[dict[str, Any]], str] | None = None
 
 
 def run_question(request: Request, sets: Sequence[str], asked: Asked, *, zipped: bool) -> None:
@@ -263,43 +300,44 @@ def run_question(request: Request, sets: Sequence[str], asked: Asked, *, zipped:
     from fusesolve.report.json import format_json
 
     form = request.choose(Form.TABLE)
-    if request.html is not None:
-        raise InputError("--html shows a sweep: ask for it without --threshold, --sensitivity, --minimise, --maximise")
+    if request.html is not None and asked.target:
+        raise InputError("--html shows a sweep, --threshold or --sensitivity, not --minimise or --maximise")
     if form not in (Form.TABLE, Form.JSON):
         raise InputError(
             f"--format {form.value}: a question is answered as table or json; only sweeps have {form.value}"
         )
-    with shown_progress(quiet=request.quiet, verbose=request.verbose) as report:
-        document, show = _answer(request, sets, asked, zipped=zipped, report=report)
-    write_result(format_json(document) if form is Form.JSON else show(document, **_look(request)), request.output)
+    with shown_progress(quiet=request.quiet, verbose=request.verbose, every=LOG_EVERY_S) as report:
+        found = _answer(request, sets, asked, zipped=zipped, report=report)
+    text = format_json(found.document) if form is Form.JSON else found.show(found.document, **_look(request))
+    write_result(text, request.output)
+    page = found.page
+    if page is not None:
+        write_page(lambda: page(found.document), request.html)
 
 
-def _answer(
-    request: Request, sets: Sequence[str], asked: Asked, *, zipped: bool, report: "Report | None"
-) -> tuple[dict[str, Any], Callable[..., str]]:
-    """The document that answers, and what shows it to people."""
+def _answer(request: Request, sets: Sequence[str], asked: Asked, *, zipped: bool, report: "Report | None") -> _Answer:
+    from fusesolve.report.pictures.whatif_pages import sensitivity_page, thresholds_page
     from fusesolve.report.whatif import search_table, sensitivity_table, thresholds_table
     from fusesolve.whatif.axes import parse_axis, parse_map, parse_range
     from fusesolve.whatif.questions import ask_sensitivity, ask_thresholds, ask_value
 
     axes = [parse_axis(text) for text in sets]
     if asked.sensitivity:
-        return ask_sensitivity(
-            make_study(request, axes, zipped=zipped), request.resources, progress=report
-        ), sensitivity_table
+        found = ask_sensitivity(make_study(request, axes, zipped=zipped), request.resources, progress=report)
+        return _Answer(document=found, show=sensitivity_table, page=sensitivity_page)
     if asked.threshold:
         span, lines = parse_map(asked.threshold)
         study = make_study(request, [*axes, *([lines] if lines else [])], zipped=zipped)
         step = _resolution(span.number, asked.resolution)
         found = ask_thresholds(study, span, request.resources, resolution=step, progress=report)
-        return found, thresholds_table
+        return _Answer(document=found, show=thresholds_table, page=thresholds_page)
     option = "--maximise" if asked.maximise else "--minimise"
     span = parse_range(asked.maximise or asked.minimise or "", option)
     found = ask_value(
         make_study(request, axes, zipped=zipped), span, _target_ns(asked.target or ""), request.resources,
         largest=bool(asked.maximise), resolution=_resolution(span.number, asked.resolution), progress=report,
     )  # fmt: skip
-    return found, search_table
+    return _Answer(document=found, show=search_table)
 
 
 def _resolution(number: "NumberPath", text: str | None) -> float | None:

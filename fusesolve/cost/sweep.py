@@ -1,7 +1,7 @@
 """The sweep: every row with every tiling of its template, in blocks; keeps the best legal one of each row."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,12 +16,14 @@ from fusesolve.cost.table import (
     Allowed,
     Array,
     Columns,
+    Flags,
     PriceOptions,
     Prices,
     WorkloadTable,
     empty_prices,
 )
 
+ALIKE = 24  # rows: fewer are evaluated with all tilings, and each narrower set of tilings is for at least these
 BLOCK = 1 << 18  # candidate-tilings evaluated at once: arrays of 2 MiB stay near the cache
 
 
@@ -30,7 +32,8 @@ class Family:
     """The rows of one template under one implementation, their tilings, and the functions that price them.
 
     `wants(table)` > 0 marks rows that this implementation can do (None: all). `evaluate(rows, tilings)` returns
-    resources and terms; `combine(terms, off)` the latency in seconds.
+    resources and terms; `combine(terms, off)` the latency in seconds. `worth(rows, tilings)` is False where `evaluate`
+    refuses a tiling by the shape of the row alone (None: unknown): such tilings need not be evaluated.
     """
 
     template: int
@@ -39,6 +42,12 @@ class Family:
     evaluate: Callable[[Columns, Columns], Any]
     combine: Callable[[Columns, frozenset[str]], Array]
     wants: Callable[[WorkloadTable], Array] | None
+    worth: Callable[[Columns, Columns], Flags] | None = None
+
+    @property
+    def width(self) -> int:
+        """How many tilings there are."""
+        return int(next(iter(self.tilings.values())).shape[1])
 
 
 def sweep(table: WorkloadTable, families: Sequence[Family], options: PriceOptions, allowed: Allowed) -> Prices:
@@ -52,19 +61,43 @@ def sweep(table: WorkloadTable, families: Sequence[Family], options: PriceOption
         if family.wants is not None:
             chosen = chosen & (family.wants(table) > 0)
         index = np.flatnonzero(chosen)
-        width = next(iter(family.tilings.values())).shape[1]
-        step = max(1, BLOCK // width)
-        for start in range(0, len(index), step):
-            part = index[start : start + step]
-            counted += len(part) * width
-            rows = table.rows(part)
-            if options.compiled and not family.library:
-                rows |= _compiled_columns(table, part, family, options)
-            found = family.evaluate(rows, family.tilings)
-            _keep_best(part, family, found, options, allowed, latency, implementation, (tiling, resources, terms))
+        counted += len(index) * family.width
+        for part, narrowed in _narrow(table, index, family):
+            step = max(1, BLOCK // narrowed.width)
+            for start in range(0, len(part), step):
+                block = part[start : start + step]
+                rows = table.rows(block)
+                if options.compiled and not family.library:
+                    rows |= _compiled_columns(table, block, narrowed, options)
+                found = narrowed.evaluate(rows, narrowed.tilings)
+                kept = (tiling, resources, terms)
+                _keep_best(block, narrowed, found, options, allowed, latency, implementation, kept)
     return Prices(
         latency=latency, implementation=implementation, tiling=tiling, resources=resources, terms=terms, tilings=counted
     )
+
+
+def _narrow(table: WorkloadTable, index: NDArray[np.intp], family: Family) -> Iterator[tuple[NDArray[np.intp], Family]]:
+    """Rows with the tilings that are worth evaluating for at least one of them, rows of like shapes together.
+
+    No price depends on it: a tiling that is left out is refused, and the others keep their order. Few rows are
+    evaluated whole, so that a refusal can quote any tiling.
+    """
+    if family.worth is None or len(index) <= ALIKE:
+        yield index, family
+        return
+    flags = np.broadcast_to(family.worth(table.rows(index), family.tilings), (len(index), family.width))
+    order = np.lexsort(np.packbits(flags, axis=1).T)
+    start = 0
+    for stop in range(1, len(index) + 1):
+        last = stop == len(index)
+        if last or (stop - start >= ALIKE and (flags[order[stop]] != flags[order[start]]).any()):
+            chosen = order[start:stop]
+            useful = flags[chosen].any(axis=0)
+            if useful.any():
+                tilings = {name: column[:, useful] for name, column in family.tilings.items()}
+                yield index[chosen], replace(family, tilings=tilings)
+            start = stop
 
 
 def _keep_best(
@@ -73,7 +106,7 @@ def _keep_best(
     columns: tuple[dict[str, Array], dict[str, Array], dict[str, Array]],
 ) -> None:  # fmt: skip
     res, parts = found
-    width = next(iter(family.tilings.values())).shape[1]
+    width = family.width
     shape = (len(part), width)
     seconds = np.where(allowed(res), family.combine(parts, options.without), np.inf)
     seconds = np.broadcast_to(seconds, shape)
@@ -96,7 +129,7 @@ def _compiled_columns(
     table: WorkloadTable, part: NDArray[np.intp], family: Family, options: PriceOptions
 ) -> dict[str, Array]:
     """Compiled registers, shared memory, code and spills of (rows x tilings), NaN where nothing was compiled."""
-    width = next(iter(family.tilings.values())).shape[1]
+    width = family.width
     found = {f"compiled_{name}": np.full((len(part), width), np.nan) for name in COMPILED}
     known = False
     for place, row in enumerate(part):

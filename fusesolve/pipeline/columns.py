@@ -84,6 +84,8 @@ class _Orders:
 
     def writes(self, members: Sequence[int]) -> tuple[int, ...]:
         """Readers in a kernel of `members`."""
+        if not self.number:
+            return ()
         return tuple(number for reader, number in self.number.items() if reader in members)
 
 

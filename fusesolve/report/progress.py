@@ -64,10 +64,13 @@ class _Line:
 
 
 @contextmanager
-def progress(stream: TextIO, *, live: bool, shown: bool) -> Iterator[Callable[[ProgressEvent], None] | None]:
+def progress(
+    stream: TextIO, *, live: bool, shown: bool, every: float = 0.0
+) -> Iterator[Callable[[ProgressEvent], None] | None]:
     """A callback that shows events on `stream`: as one live line, or (`live` false) as a log line a change.
 
-    None where nothing is to be `shown`. The live line disappears at the end.
+    None where nothing is to be `shown`. The live line disappears at the end. `every`: seconds before the first log
+    line and between two of them, so that what is done at once says nothing.
     """
     if not shown:
         yield None
@@ -76,18 +79,19 @@ def progress(stream: TextIO, *, live: bool, shown: bool) -> Iterator[Callable[[P
         with Live(line, console=Console(file=stream), refresh_per_second=8, transient=True):
             yield lambda event: setattr(line, "event", event)
     else:
-        yield _logger(stream)
+        yield _logger(stream, every)
 
 
-def _logger(stream: TextIO) -> Callable[[ProgressEvent], None]:
-    started = time.monotonic()
-    last: list[tuple[str, int | None, int | None]] = []
+def _logger(stream: TextIO, every: float) -> Callable[[ProgressEvent], None]:
+    started = said = time.monotonic()
+    last: tuple[str, int | None, int | None] | None = None
 
     def log(event: ProgressEvent) -> None:
-        key = (event.stage, event.incumbent, event.bound)
-        if last != [key]:
-            last[:] = [key]
-            stream.write(progress_line(event, time.monotonic() - started) + "\n")
+        nonlocal last, said
+        key, now = (event.stage, event.incumbent, event.bound), time.monotonic()
+        if last != key and now - said >= every:
+            last, said = key, now
+            stream.write(progress_line(event, now - started) + "\n")
             stream.flush()
 
     return log

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from fusesolve.candidates.packs import cost_of_packs
 from fusesolve.candidates.pricing import Priced, price_space, shift_launch
 from fusesolve.candidates.space import INTERRUPTED, Kernel, Space
-from fusesolve.cost.table import TERMS, PriceOptions
+from fusesolve.cost.table import TERMS, PriceOptions, WorkloadTable
 from fusesolve.graph import Graph
 from fusesolve.hardware import HardwareProfile
 from fusesolve.pipeline.assemble import assemble_groups, bound_by
@@ -80,6 +80,7 @@ class Bench:
     _place: dict[_Name, int] = field(default_factory=dict)
     _hashes: dict[tuple[_Name, ...], str] = field(default_factory=dict)
     _base: dict[str, Priced] = field(default_factory=dict)
+    _table: WorkloadTable | None = None
 
     def outcome(self, profile: HardwareProfile) -> Outcome:
         """What the best plan of the graph on `profile` is and costs."""
@@ -102,7 +103,8 @@ class Bench:
         priced = None if before is None else shift_launch(before, profile)
         if priced is None:
             options = PriceOptions(launch=self.options.launch, implementation=self.options.implementation)
-            priced = price_space(self.space, profile, options)
+            self._table = self._table or WorkloadTable(self.space.workloads)
+            priced = price_space(self.space, profile, options, table=self._table)
             self._base = {rest: priced}
         return price_planning(
             self.space, self.graph, profile, self.options, workers=1, clock=Clock(limit=None), priced=priced

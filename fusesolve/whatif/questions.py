@@ -4,11 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fusesolve.pipeline.options import Event, PlanOptions, Report
+from fusesolve.pipeline.options import PlanOptions, Report
 from fusesolve.whatif.axes import Range
 from fusesolve.whatif.evaluate import open_bench
 from fusesolve.whatif.executors import Resources, execute
 from fusesolve.whatif.points import Point, Study, Subject
+from fusesolve.whatif.remaining import teller
 from fusesolve.whatif.search import find_value
 from fusesolve.whatif.sensitivity import Base, TrialPart, Tried, judge, plan_trials, try_out
 from fusesolve.whatif.thresholds import find_thresholds
@@ -81,10 +82,11 @@ def ask_sensitivity(study: Study, resources: Resources, *, progress: Report | No
             ))  # fmt: skip
             owner.append(place)
     found: dict[int, tuple[Base, list[Tried]]] = {}
+    tell = teller("parts", len(parts), 0, progress)
     with execute(try_out, parts, resources) as results:
         for number, result in results:
             found[number] = result
-            _tell(progress, f"{len(found)} of {len(parts)} parts")
+            tell(1)
     lines = []
     for place, point in enumerate(study.points):
         mine = [found[number] for number in range(len(parts)) if owner[number] == place]
@@ -115,16 +117,12 @@ def _ask_all(
 ) -> list[dict[str, Any]]:
     """The answers in the order of the questions, with the swept numbers of their points."""
     found: dict[int, dict[str, Any]] = {}
+    tell = teller("lines", len(questions), 0, progress)
     with execute(answer, questions, resources) as answers:
         for place, line in answers:
             found[place] = _with_numbers(study, place, line)
-            _tell(progress, f"{len(found)} of {len(questions)} lines")
+            tell(1)
     return [found[place] for place in range(len(questions))]
-
-
-def _tell(progress: Report | None, said: str) -> None:
-    if progress is not None:
-        progress(Event(stage=said))
 
 
 def _with_numbers(study: Study, place: int, line: dict[str, Any]) -> dict[str, Any]:

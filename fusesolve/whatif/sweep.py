@@ -1,14 +1,15 @@
 """Running a study: blocks out, outcomes in, kept in the journal until the table is whole."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from fusesolve.errors import NoPlanError
-from fusesolve.pipeline.options import Event, Report
+from fusesolve.pipeline.options import Report
 from fusesolve.whatif.evaluate import evaluate_block
 from fusesolve.whatif.executors import Resources, execute
 from fusesolve.whatif.points import Block, Study
+from fusesolve.whatif.remaining import teller
 from fusesolve.whatif.rows import Cell, Table, make_table
 from fusesolve.whatif.state import Journal, open_journal
 
@@ -18,7 +19,7 @@ WORTH_PROCESSES = 8  # blocks: starting a process takes about as long as working
 def run_study(
     study: Study, resources: Resources, *, state: Path | None = None, progress: Report | None = None
 ) -> tuple[Table, Journal]:
-    """The table of a study, and the journal to remove once it is written.
+    """The table of a study, and the journal to finish once it is written.
 
     `state`: a file for what is finished; where it holds blocks of the same study these are not worked out again.
     The rows do not depend on the executor, the number of workers, or on how often the study was interrupted. Raises
@@ -28,7 +29,8 @@ def run_study(
     journal = open_journal(state, study.sha256)
     blocks = list(study.blocks())
     rest = [block for block in blocks if block.index not in journal.done]
-    tell = _teller(sum(len(block.points) for block in blocks), sum(len(block.points) for block in rest), progress)
+    points = sum(len(block.points) for block in blocks)
+    tell = teller("points", points, points - sum(len(block.points) for block in rest), progress)
     tell(0)
     left = len(rest)
     with execute(evaluate_block, rest, resources, worth=WORTH_PROCESSES) as results:
@@ -54,30 +56,3 @@ def _too_late(journal: Journal, blocks: Sequence[Block], limit: float) -> str:
     total = sum(len(block.points) for block in blocks)
     kept = "repeat the command to go on" if journal.path is not None else "with -o FILE a sweep can be resumed"
     return f"the time limit of {limit:g} s ended the sweep after {done:,} of {total:,} points; {kept}"
-
-
-def _teller(total: int, rest: int, progress: Report | None) -> Callable[[int], None]:
-    """Reports how far the sweep is and about how long the rest takes, from the points of this run."""
-    started = time.monotonic()
-    done = 0
-
-    def tell(points: int) -> None:
-        nonlocal done
-        done += points
-        if progress is None:
-            return
-        left = (time.monotonic() - started) / done * (rest - done) if done else None
-        said = f"sweep: {total - rest + done:,} of {total:,} points"
-        progress(Event(stage=said if left is None else f"{said}, {duration(left)} left"))
-
-    return tell
-
-
-def duration(seconds: float) -> str:
-    """`45 s`, `3 min 20 s`, `2 h 5 min`: a length of time for people."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"

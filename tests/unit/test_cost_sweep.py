@@ -70,6 +70,29 @@ def test_more_rows_than_a_block_are_priced_alike():
     assert found.tilings == 2 * count
 
 
+def test_tilings_that_a_shape_rules_out_change_no_price_whether_or_not_they_are_evaluated(monkeypatch):
+    """Many contractions are priced with fewer tilings each; all of their columns are those of pricing one by one."""
+    rng = np.random.default_rng(3)
+    rows = [
+        workload(
+            Template.CONTRACTION, m=float(rng.integers(1, 3000)), n=float(rng.integers(8, 3000)),
+            k=float(rng.integers(1, 96) * 32), batch=float(rng.choice([1, 12])), operand_bytes=2, element_bytes=2,
+            sum_bytes=4, joined=float(rng.choice([1, 1, 3])), parts=3.0, plain=float(rng.integers(2)), mma=1e9,
+        )
+        for _ in range(90)
+    ]  # fmt: skip
+    narrowed = price_workloads(rows, GPU, PriceOptions())
+    monkeypatch.setattr("fusesolve.cost.sweep.ALIKE", len(rows))
+    whole = price_workloads(rows, GPU, PriceOptions())
+    assert np.isfinite(whole.latency).any()
+    assert np.array_equal(narrowed.latency, whole.latency)
+    assert np.array_equal(narrowed.implementation, whole.implementation)
+    assert narrowed.tilings == whole.tilings
+    for left, right in ((narrowed.tiling, whole.tiling), (narrowed.resources, whole.resources)):
+        assert all(np.array_equal(left[name], right[name]) for name in left)
+    assert all(np.array_equal(narrowed.terms[name], whole.terms[name]) for name in TERMS)
+
+
 def test_nothing_is_priced_from_nothing():
     for device in (GPU, NPU):
         found = price_workloads([], device, PriceOptions())

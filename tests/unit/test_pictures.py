@@ -14,10 +14,11 @@ from fusesolve.errors import MissingError
 from fusesolve.importers.native import parse_native
 from fusesolve.report.pictures import page as page_module
 from fusesolve.report.pictures.drawn import draw, title
-from fusesolve.report.pictures.other_pages import compare_page, sweep_page, validation_page
+from fusesolve.report.pictures.other_pages import compare_page, validation_page
 from fusesolve.report.pictures.overlays import dot_text, node_data_document, trace_document
 from fusesolve.report.pictures.page import Number, Page, Table
 from fusesolve.report.pictures.plan_page import plan_page
+from fusesolve.report.pictures.whatif_pages import sweep_page
 
 EVIL = "</script><img src=x onerror=alert(1)>"
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

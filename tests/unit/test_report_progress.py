@@ -34,6 +34,16 @@ def test_a_log_has_one_line_a_change():
     assert [line.split(",")[0].split(":")[0] for line in stream.getvalue().splitlines()] == ["solve", "solve", "check"]
 
 
+def test_a_sparse_log_has_no_line_before_its_time_and_then_one_in_each_stretch(monkeypatch):
+    clock = iter([0.0, 0.0, 1.0, 29.0, 30.0, 31.0, 59.0, 61.0, 99.0])
+    monkeypatch.setattr("fusesolve.report.progress.time.monotonic", lambda: next(clock))
+    stream = io.StringIO()
+    with progress(stream, live=False, shown=True, every=30.0) as report:
+        for done in range(8):
+            report(Event(f"{done} of 8 points"))
+    assert stream.getvalue().splitlines() == ["3 of 8 points: 30.0 s", "6 of 8 points: 61.0 s", "7 of 8 points: 99.0 s"]
+
+
 def test_nothing_is_shown_where_nobody_looks():
     stream = io.StringIO()
     with progress(stream, live=True, shown=False) as report:

@@ -121,7 +121,7 @@ def test_a_map_has_a_line_for_each_value_of_the_second_number(prologue):
         {"memory.dram.bandwidth": 1e12},
         {"memory.dram.bandwidth": 4e12},
     ]
-    assert seen == ["1 of 2 lines", "2 of 2 lines"]
+    assert [text.partition(",")[0] for text in seen] == ["1 of 2 lines", "2 of 2 lines"]
     jsonschema.validate(json.loads(format_json(document)), load_schema("thresholds"))
 
 

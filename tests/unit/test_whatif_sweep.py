@@ -22,9 +22,10 @@ from fusesolve.whatif.evaluate import evaluate_block
 from fusesolve.whatif.executors import Resources, execute
 from fusesolve.whatif.files import format_csv
 from fusesolve.whatif.points import build_study, set_numbers
+from fusesolve.whatif.remaining import duration
 from fusesolve.whatif.rows import BOUND_TERMS, FIXED_COLUMNS
 from fusesolve.whatif.state import open_journal, state_path
-from fusesolve.whatif.sweep import duration, run_study
+from fusesolve.whatif.sweep import run_study
 
 SETS = ("memory.dram.bandwidth=1TB/s,3TB/s", "launch.stream=1us..5us:3")
 HERE = Resources(workers=1)
@@ -130,7 +131,7 @@ def test_a_block_does_not_depend_on_what_came_before(study):
 
 
 def test_a_killed_sweep_goes_on_and_ends_the_same(study, table, tmp_path):
-    state = tmp_path / "out.csv.partial"
+    state = tmp_path / "out.csv.state"
     whole, journal = run_study(study, HERE, state=state)
     assert format_csv(whole) == format_csv(table)
     lines = state.read_bytes().split(b"\n")
@@ -138,12 +139,11 @@ def test_a_killed_sweep_goes_on_and_ends_the_same(study, table, tmp_path):
     seen = []
     again, journal = run_study(study, HERE, state=state, progress=lambda event: seen.append(event.stage))
     assert format_csv(again) == format_csv(table)
-    assert seen[0] == "sweep: 5 of 12 points"
-    assert seen[-1] == "sweep: 12 of 12 points, 0 s left"
+    assert seen[0] == "5 of 12 points (5 kept from before)"
+    assert seen[-1] == "12 of 12 points (5 kept from before), 0 s left"
+    assert journal.kept == 5
     assert len(seen) == 1 + 7  # what was finished was not done twice
     assert sorted(json.loads(line)["block"] for line in state.read_bytes().splitlines()[1:]) == list(range(12))
-    journal.remove()
-    assert not state.exists()
 
 
 def test_a_block_that_arrives_twice_counts_once(study, tmp_path):
@@ -158,6 +158,12 @@ def test_the_state_of_another_sweep_is_refused(study, tmp_path):
     other = make_study(*SETS, graphs=("rms_norm", "softmax"), recompute=False)
     with pytest.raises(InputError, match="another sweep"):
         open_journal(tmp_path / "state", other.sha256)
+    journal = open_journal(tmp_path / "state", study.sha256)
+    journal.add(0, [[1]])
+    journal.finish()
+    assert open_journal(tmp_path / "state", study.sha256).finished
+    fresh = open_journal(tmp_path / "state", other.sha256)  # nothing unfinished is lost
+    assert (fresh.done, fresh.finished) == ({}, False)
 
 
 @pytest.mark.parametrize("text", ["a,b\n1,2\n", "[]\n", '{"format": "x"}\n', "\n\n"])
@@ -169,7 +175,7 @@ def test_a_file_that_is_no_state_is_refused_and_kept(study, tmp_path, text):
 
 
 def test_the_time_limit_keeps_what_is_finished(study, tmp_path):
-    state = tmp_path / "out.csv.partial"
+    state = tmp_path / "out.csv.state"
     with pytest.raises(NoPlanError, match="after 1 of 12 points; repeat the command"):
         run_study(study, Resources(workers=1, time_limit=1e-9), state=state)
     assert len(open_journal(state, study.sha256).done) == 1
@@ -218,7 +224,9 @@ def test_the_command_writes_csv_json_and_parquet(run, tmp_path):
                              tmp_path / name)  # fmt: skip
         assert (code, out) == (0, "")
         assert "2 points, 1 different plans" in err
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.csv", "a.json", "a.parquet"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        f"a.{form}{state}" for form in ("csv", "json", "parquet") for state in ("", ".state")
+    ]
     document = json.loads((tmp_path / "a.json").read_text())
     assert document["paths"] == ["launch.stream"]
     assert [str(row["objective_ns"]) for row in document["rows"]] == [row["objective_ns"] for row in rows]
@@ -243,10 +251,26 @@ def test_the_command_goes_on_from_its_state(run, tmp_path):
     assert code == 3
     assert "after 1 of 3 points; repeat the command to go on" in err
     assert state_path(tmp_path / "a.csv").exists()
-    assert run(*command)[0] == 0
-    assert not state_path(tmp_path / "a.csv").exists()
+    code, _, err = run(*command)
+    assert (code, "3 points (1 kept from before), 1 different plans" in err) == (0, True)
     whole = run(*command[:-2])[1]
     assert (tmp_path / "a.csv").read_text() == whole
+
+
+def test_a_finished_sweep_run_again_does_nothing_and_says_so(run, tmp_path, monkeypatch):
+    command = ["rms_norm", "--hw", "h100", "--set", "launch.stream=1us,2us", "--workers", 1, "-o", tmp_path / "a.csv"]
+    assert run(*command)[0] == 0
+    before = (tmp_path / "a.csv").stat()
+    whole = (tmp_path / "a.csv").read_bytes()
+    monkeypatch.setattr("fusesolve.whatif.sweep.evaluate_block", None)  # nothing is worked out from here on
+    code, out, err = run(*command)
+    assert (code, out) == (0, "")
+    assert err.startswith("nothing to do, ")
+    assert "a.csv: 2 points are there already" in err
+    assert (tmp_path / "a.csv").stat().st_mtime_ns == before.st_mtime_ns
+    (tmp_path / "a.csv").unlink()  # written again from what is kept
+    assert "wrote" in run(*command)[2]
+    assert (tmp_path / "a.csv").read_bytes() == whole
 
 
 @pytest.mark.parametrize(

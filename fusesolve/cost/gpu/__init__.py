@@ -63,6 +63,7 @@ def _contraction(device: Device, *, library: bool) -> Family:
         template=TEMPLATES.index(Template.CONTRACTION), tilings=contraction.tilings(device), library=library,
         evaluate=lambda w, tile: contraction.evaluate(device, w, tile, library=library), combine=contraction.combine,
         wants=_plain if library else None,
+        worth=lambda w, tile: contraction.worth(device, w, tile, library=library),
     )  # fmt: skip
 
 

@@ -63,12 +63,7 @@ def peak_rate(device: Device, w: Columns) -> Array:
 def evaluate(device: Device, w: Columns, tile: Columns, *, library: bool) -> tuple[dict[str, Array], dict[str, Array]]:
     """Resources and terms of (rows x tilings), for a library kernel or a generated one."""
     tensor = on_tensor_pipe(device, w)
-    step = np.where(tensor, STEP_BYTES / w["operand_bytes"], float(FMA_STEP))
-    own = w["n"] * w["joined"] / w["parts"]  # columns that tiles divide among them
-    across = w["parts"] / w["joined"] * np.ceil(own / tile["tile_n"])
-    tiles = np.ceil(w["m"] / tile["tile_m"]) * across * w["batch"]
-    blocks = tiles * tile["split"]
-    steps = np.ceil(np.ceil(w["k"] / tile["split"]) / step)
+    step, blocks, steps = _work(w, tile, tensor)
     threads = np.clip(tile["tile_m"] * tile["tile_n"] / np.where(tensor, 64.0, 64.0), 32.0, 256.0)
     most = math.ceil(min(device.constant("gemm_stages_max", 3.0), STAGES_MAX))
     stages = np.where(tensor, float(most), float(FMA_BUFFERS))
@@ -80,13 +75,30 @@ def evaluate(device: Device, w: Columns, tile: Columns, *, library: bool) -> tup
         code=made.code, dram_bytes=w["read_bytes"] + w["write_bytes"],
     )  # fmt: skip
     res |= {"tile_k": step, "stages": stages}
+    res["missing_blocks"] = np.where(worth(device, w, tile, library=library), res["missing_blocks"], 1.0)
+    found = _terms(device, w, tile, res, steps=steps, step=step, tensor=tensor, library=library)
+    return res, t.overhead_terms(device, res) | found
+
+
+def _work(w: Columns, tile: Columns, tensor: Array) -> tuple[Array, Array, Array]:
+    """Elements of k in a step, blocks of the grid, and k-steps of a block."""
+    step = np.where(tensor, STEP_BYTES / w["operand_bytes"], float(FMA_STEP))
+    own = w["n"] * w["joined"] / w["parts"]  # columns that tiles divide among them
+    across = w["parts"] / w["joined"] * np.ceil(own / tile["tile_n"])
+    tiles = np.ceil(w["m"] / tile["tile_m"]) * across * w["batch"]
+    return step, tiles * tile["split"], np.ceil(np.ceil(w["k"] / tile["split"]) / step)
+
+
+def worth(device: Device, w: Columns, tile: Columns, *, library: bool) -> Flags:
+    """Which tilings make sense for a row by its shape alone: work in each part of a split k, and a library's choice."""
+    tensor = on_tensor_pipe(device, w)
+    _, blocks, steps = _work(w, tile, tensor)
     few = (tile["split"] > 1) & ((steps < 2) | (blocks > 4 * device.units))
     few = few | (tile["tile_n"] / w["joined"] < LEAST_WIDTH) | (tile["tile_n"] % w["joined"] > 0) & (w["joined"] > 1)
     if library:
         few = few | ~_offered(device, w, tile, tensor) | (w["tile_by_rows"] > 0) & ~_by_rows(w, tile)
-    res["missing_blocks"] = np.where(few, 1.0, res["missing_blocks"])
-    found = _terms(device, w, tile, res, steps=steps, step=step, tensor=tensor, library=library)
-    return res, t.overhead_terms(device, res) | found
+    found: Flags = ~few
+    return found
 
 
 def _offered(device: Device, w: Columns, tile: Columns, tensor: Array) -> Flags:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from fusesolve import __version__
 from fusesolve.errors import MissingError
+from fusesolve.units import format_seconds
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -49,6 +50,14 @@ class Number:
 
 Cell: TypeAlias = str | Number
 
+# What all figures have in common; colours are the page's own, by its theme.
+LAYOUT: dict[str, Any] = {"margin": {"l": 70, "r": 20, "t": 30, "b": 50}, "font": {"size": 12}, "template": "none"}
+
+
+def time_cell(ns: float | None) -> Number:
+    """Nanoseconds as a cell."""
+    return Number(ns, "" if ns is None else format_seconds(ns / 1e9))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
@@ -81,6 +90,11 @@ def need_plots() -> None:
 
     if any(importlib.util.find_spec(name) is None for name in ("plotly", "networkx")):
         raise MissingError(EXTRA)
+
+
+def escape_hover(text: str) -> str:
+    """Text for a tooltip, a name in a legend or a label: Plotly reads a few HTML tags there."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _library() -> str:

@@ -8,7 +8,7 @@ from fusesolve.hardware import HardwareProfile, per_clock, tensor_peak
 from fusesolve.hardware_yaml import profile_from_definition
 from fusesolve.plan import Plan, PlannedGroup
 from fusesolve.report.pictures.drawn import Drawn, draw, hue
-from fusesolve.report.pictures.page import Number, Page, Picture, Table, need_plots
+from fusesolve.report.pictures.page import LAYOUT, Number, Page, Picture, Table, escape_hover, need_plots
 from fusesolve.report.table import proof
 from fusesolve.units import format_bandwidth, format_bytes, format_flops, format_seconds
 
@@ -54,7 +54,7 @@ def _facts(plan: Plan) -> list[tuple[str, str]]:
 
 def _hover(group: PlannedGroup) -> str:
     """What a kernel is, in lines for a tooltip; Plotly reads a few HTML tags there, so names are escaped."""
-    names = _tooltip(", ".join(group.nodes))
+    names = escape_hover(", ".join(group.nodes))
     facts = [
         f"<b>kernel {group.id}</b>: {group.template}, {group.implementation}", _wrapped(names),
         f"{_us(group.latency_ns)}, bound by {group.bound_by}", f"{format_bytes(group.dram_bytes)} of traffic",
@@ -66,10 +66,6 @@ def _hover(group: PlannedGroup) -> str:
     if group.uncertain:
         facts.append("gain within the model's error")
     return "<br>".join(facts)
-
-
-def _tooltip(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _wrapped(text: str, width: int = 70, most: int = 8) -> str:
@@ -101,7 +97,7 @@ def _roofline(plan: Plan, profile: HardwareProfile) -> Picture:
         x=x, y=y, mode="markers", name="kernels", showlegend=False, hovertext=[_hover(group) for group in shown],
         hoverinfo="text", marker={"size": size, "color": [hue(group.id) for group in shown], "line": {"width": 1}},
     )  # fmt: skip
-    figure.update_layout(**_layout(), legend={"orientation": "h", "y": 1.12, "x": 0})
+    figure.update_layout(**LAYOUT, legend={"orientation": "h", "y": 1.12, "x": 0})
     figure.update_xaxes(type="log", title="FLOP per byte of device memory traffic", range=[log10(low), log10(high)])
     figure.update_yaxes(type="log", title="FLOP/s", exponentformat="SI")
     rate = format_bandwidth(profile.memory.dram.sustained)
@@ -125,10 +121,6 @@ def _roofs(profile: HardwareProfile) -> list[tuple[str, float]]:
     return [(name, peak) for peak, name in sorted(found.items(), reverse=True)]
 
 
-def _layout() -> dict[str, Any]:
-    return {"margin": {"l": 70, "r": 20, "t": 30, "b": 50}, "font": {"size": 12}, "template": "none"}
-
-
 def _timeline(plan: Plan, unfused: Plan | None) -> Picture:
     """Kernels one after the other (a row per stream), and below them every operator alone."""
     import plotly.graph_objects as go
@@ -146,7 +138,7 @@ def _timeline(plan: Plan, unfused: Plan | None) -> Picture:
             base=[g.start_ns / 1e3 for g in groups], hovertext=[_hover(g) for g in groups], hoverinfo="text",
             marker={"color": colour, "line": {"width": 0.5, "color": "rgba(127,127,127,.6)"}}, showlegend=False,
         )  # fmt: skip
-    figure.update_layout(**_layout(), barmode="overlay", bargap=0.25)
+    figure.update_layout(**LAYOUT, barmode="overlay", bargap=0.25)
     figure.update_xaxes(title="us", rangemode="tozero")
     figure.update_yaxes(autorange="reversed")
     return Picture(
@@ -172,7 +164,7 @@ def _graph(plan: Plan, drawn: Drawn) -> Picture:
     by_id = {group.id: group for group in plan.groups}
     colours = [hue(ids[0]) if (ids := drawn.kernels[name]) else "#8b949e" for name in drawn.operators]
     texts = [
-        f"<b>{_tooltip(name)}</b><br>"
+        f"<b>{escape_hover(name)}</b><br>"
         + ("<br>".join(_hover(by_id[i]) for i in drawn.kernels[name]) or "a view: no kernel")
         for name in drawn.operators
     ]
@@ -184,11 +176,11 @@ def _graph(plan: Plan, drawn: Drawn) -> Picture:
     )  # fmt: skip
     figure.add_scatter(
         x=[place[name][0] for name in drawn.operators], y=[place[name][1] for name in drawn.operators],
-        mode="markers+text" if named else "markers", text=[_tooltip(_short(name)) for name in drawn.operators],
+        mode="markers+text" if named else "markers", text=[escape_hover(_short(name)) for name in drawn.operators],
         textposition="middle right", hovertext=texts, hoverinfo="text", showlegend=False,
         marker={"size": 13 if named else 9, "color": colours, "line": {"width": 1, "color": "rgba(127,127,127,.8)"}},
     )  # fmt: skip
-    figure.update_layout(**{**_layout(), "margin": {"l": 10, "r": 10, "t": 10, "b": 10}}, dragmode="pan")
+    figure.update_layout(**{**LAYOUT, "margin": {"l": 10, "r": 10, "t": 10, "b": 10}}, dragmode="pan")
     figure.update_xaxes(visible=False, range=[-0.4, max(width, 6) - 0.2])
     figure.update_yaxes(visible=False, range=[depth - 0.4, -0.8])
     return Picture(
