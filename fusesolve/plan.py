@@ -19,7 +19,8 @@ class PlannedGroup:
 
     Times are integer ns, launch included in `latency_ns`; sizes are bytes. `nodes` are names of the user's
     operators (`name/primitive` where an operator is split between groups); `inputs`, `outputs` are value names.
-    `parts`: operators of each kernel that is packed in this launch, empty for all other templates.
+    `parts`: operators of each kernel that is packed in this launch, empty for all other templates; `part_tilings`: the
+    tiling of each of them, in the same order.
     What a template or a device does not have is None (an NPU has no registers). `simulated_start_ns`, `simulated_ns`:
     start on the device and time on it by the event simulator, None where it was not asked.
     """
@@ -49,6 +50,7 @@ class PlannedGroup:
     argument_bytes: int | None
     uncertain: bool
     parts: tuple[tuple[str, ...], ...] = ()
+    part_tilings: tuple[Mapping[str, int], ...] = ()
     simulated_start_ns: int | None = None
     simulated_ns: int | None = None
 
@@ -118,7 +120,7 @@ class Plan:
             del body["verification"]
         for group in body["groups"]:
             if not group["parts"]:
-                del group["parts"]
+                del group["parts"], group["part_tilings"]
             for name in SIMULATED:
                 if group[name] is None:
                     del group[name]

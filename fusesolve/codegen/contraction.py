@@ -188,7 +188,8 @@ class Gemm:
         """Thread, tile, batch and chunk of the block."""
         tile = self.tile
         source.line("tid = u32(cuda.threadIdx.x)")
-        source.line("block = u32(cuda.blockIdx.x)")
+        if not self.task.launch:
+            source.line(f"block = {source.block_number}")
         source.line(f"n_base = u32(block % u32({tiles_n}) * u32({tile.n}))")
         source.line(f"m_base = u32(block // u32({tiles_n}) % u32({tiles_m}) * u32({tile.m}))")
         source.line(f"rest = u32(block // u32({tiles_n * tiles_m}))")
@@ -203,8 +204,8 @@ class Gemm:
         tile = self.tile
         source.line(f"tx = u32(tid % u32({tile.across}))")
         source.line(f"ty = u32(tid // u32({tile.across}))")
-        source.line(f"sa = cuda.shared.array({FMA_BUFFERS * STEP * tile.m}, {self.kind})")
-        source.line(f"sb = cuda.shared.array({FMA_BUFFERS * STEP * tile.n}, {self.kind})")
+        source.declare_shared("sa", FMA_BUFFERS * STEP * tile.m, self.kind)
+        source.declare_shared("sb", FMA_BUFFERS * STEP * tile.n, self.kind)
         source.line(f"fa = cuda.local.array({tile.high}, {self.kind})")
         self.accumulators(source)
 
@@ -256,7 +257,8 @@ class Gemm:
                     source.line(f"kk = u32(f // u32({width}))")
                     source.line(f"w = u32(f % u32({width}))")
                 self.element(source, left=left)
-                source.line(f"{shared}[(buf * u32({STEP}) + kk) * u32({width}) + w] = x")
+                where = source.slot(shared, f"(buf * u32({STEP}) + kk) * u32({width}) + w")
+                source.line(f"{where} = x")
 
     def side(self, *, left: bool) -> Side:
         """The free axes of an operand."""
@@ -301,9 +303,9 @@ class Gemm:
             source.line(f"pa = u32((buf * u32({STEP}) + u32(kk)) * u32({tile.m}) + ty)")
             source.line(f"pb = u32((buf * u32({STEP}) + u32(kk)) * u32({tile.n}) + tx)")
             with source.block(f"for r in range({tile.high}):"):
-                source.line(f"fa[r] = sa[pa + u32(r) * u32({tile.down})]")
+                source.line(f"fa[r] = {source.slot('sa', f'pa + u32(r) * u32({tile.down})')}")
             with source.block(f"for c in range({tile.wide}):"):
-                source.line(f"y = sb[pb + u32(c) * u32({tile.across})]")
+                source.line(f"y = {source.slot('sb', f'pb + u32(c) * u32({tile.across})')}")
                 with source.block(f"for r in range({tile.high}):"):
                     source.line(f"acc[r * {tile.wide} + c] += fa[r] * y")
 
@@ -388,4 +390,3 @@ def task_writes_upstream(task: Task, storage: int) -> bool:
 def _flat_out(source: TaskSource, order: Sequence[int]) -> Affine:
     extents = [source.nest.extent[loop] for loop in order]
     return flatten([variable(source.vars[loop]) for loop in order], extents)
-

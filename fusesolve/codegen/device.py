@@ -102,10 +102,10 @@ class Stopwatch:
         return {"latency_ns": statistics.median(found), "p20_ns": parts[0], "p80_ns": parts[3]}
 
 
-def device_arrays(slots: Sequence[tuple[int, Any]], seed: int) -> list[Any]:
+def device_arrays(slots: Sequence[tuple[Any, ...]], seed: int) -> list[Any]:
     """Arrays of (size, type) on the device: random floats, zeros for integers."""
     made = []
-    for number, (size, kind) in enumerate(slots):
+    for number, (size, kind, *_) in enumerate(slots):
         dtype = np.dtype(kind)
         host = np.zeros(size, dtype)
         if dtype.kind not in "iub":
@@ -139,7 +139,9 @@ def check_groups(
     for check in checks:
         launcher, reads, writes = module.GROUPS[check["id"]]
         given = [cuda.to_device(_typed(arrays[f"g{check['id']}_r{n}"], kind)) for n, (_, kind) in enumerate(reads)]
-        made = [cuda.to_device(_poison(size, np.dtype(kind))) for size, kind in writes]
+        made = [
+            given[base[0]] if base else cuda.to_device(_poison(size, np.dtype(kind))) for size, kind, *base in writes
+        ]
         launcher(*given, *made)
         error = 0.0
         for n, array in enumerate(made):

@@ -8,6 +8,7 @@ from typing import TypeVar
 from fusesolve.candidates.loops import Nest, build_nest
 from fusesolve.candidates.program import Program
 from fusesolve.codegen.affine import Affine, Var, variable
+from fusesolve.codegen.moves import updated_index
 from fusesolve.codegen.planned import PlannedKernel
 from fusesolve.codegen.scalars import UnsupportedError
 from fusesolve.codegen.source import INDENT
@@ -31,7 +32,10 @@ class Workspace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmittedKernel:
-    """One kernel function. `arguments` are storage numbers, -1 for the group's workspace, in the order of `names`."""
+    """One kernel function. `arguments` are storage numbers, -1 for the group's workspace, in the order of `names`.
+
+    `parts`: kernels side by side in this launch, each a device function that `body` (without them) hands its blocks.
+    """
 
     names: tuple[str, ...]
     arguments: tuple[int, ...]
@@ -42,19 +46,29 @@ class EmittedKernel:
     workspace: Workspace | None = None
     tensor_tiles: tuple[Mma, ...] = ()
     tensor_waits: tuple[int, ...] = ()
+    parts: tuple["EmittedKernel", ...] = ()
 
     def text(self, name: str) -> str:
-        """The function's source, without its decorator."""
-        return "\n".join((f"def {name}({', '.join(self.names)}):", *self.body)) + "\n"
+        """The function's source with its decorator, behind those of its parts."""
+        made = [
+            "\n".join(("@device_part", f"def {name}_{n}(block, {', '.join(item.names)}):", *item.body)) + "\n\n"
+            for n, item in enumerate(self.parts)
+        ]
+        body = (line.replace("PART", name) for line in self.body) if self.parts else self.body
+        return "\n".join((*made, "@cuda.jit", f"def {name}({', '.join(self.names)}):", *body)) + "\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """A group to write: its kernel of the plan, its nest, and the loops of the whole kernel from outer to inner."""
+    """A group to write: its kernel of the plan, its nest, and the loops of the whole kernel from outer to inner.
+
+    `launch`: threads of a block of the launch that this kernel is a part of; 0 where the launch is its own.
+    """
 
     program: Program
     nest: Nest
     kernel: PlannedKernel
+    launch: int = 0
 
     def tile(self, name: str, default: int = 0) -> int:
         """A number of the tiling that was priced (0 where the plan leaves it out)."""
@@ -80,23 +94,23 @@ class Task:
         return self.nest.position[made]
 
 
-def emit_by(emitters: Mapping[Template, Callable[[Task], Made]], program: Program, kernel: PlannedKernel) -> Made:
+def emit_by(
+    emitters: Mapping[Template, Callable[[Task], Made]], program: Program, kernel: PlannedKernel, launch: int = 0
+) -> Made:
     """What the emitter of a group's template makes of it; UnsupportedError with the reason where nothing is written."""
     if kernel.implementation == "library":
         raise UnsupportedError("a library kernel is taken")
     if kernel.template == Template.PACKED:
-        raise UnsupportedError("kernels packed in one launch have no source")
+        raise UnsupportedError("kernels packed in one launch have no source of this kind")
     nest = build_nest(program, kernel.members)
     if any(program.storage[s].type.size == 0 for s in (*kernel.reads, *kernel.writes)):
         raise UnsupportedError("a tensor of it is empty")
-    if any(program.operators[m].in_place for m in kernel.members):
-        raise UnsupportedError("an update in place has no source")
     if nest.facts.side_by_side:
         raise UnsupportedError("contractions side by side have no source")
     emitter = emitters.get(nest.template)
     if emitter is None:
         raise UnsupportedError(f"{nest.template.value} groups have no source")
-    return emitter(Task(program=program, nest=nest, kernel=kernel))
+    return emitter(Task(program=program, nest=nest, kernel=kernel, launch=launch))
 
 
 class TaskSource(KernelSource):
@@ -108,17 +122,45 @@ class TaskSource(KernelSource):
         self.workspace = "w0" if workspace else None
         self.tensor_tiles: list[Mma] = []
         self.tensor_waits: list[int] = []
+        self.arena = 0  # bytes of the launch's shared memory that a part of it has taken
+        self.starts: dict[str, int] = {}  # first element of each of its arrays there
 
-    def emitted(
-        self, blocks: int, threads: int, shared: int = 0, workspace: Workspace | None = None
-    ) -> EmittedKernel:
+    @property
+    def block_number(self) -> str:
+        """The number of the block among those of this kernel."""
+        return "block" if self.task.launch else "u32(cuda.blockIdx.x)"
+
+    def block_threads(self, own: int) -> str:
+        """The `own` threads of this kernel's blocks, in a form that the compiler does not know as a number."""
+        more = self.task.launch - own if self.task.launch else 0
+        return f"u32(cuda.blockDim.x) - u32({more})" if more else "u32(cuda.blockDim.x)"
+
+    def declare_shared(self, name: str, count: int, kind: str) -> None:
+        """Declare a shared array of `count` elements. In a part of a launch it lies in the memory that all parts use.
+
+        (Memory that a kernel declares for each part would add up, though a block runs only one of them.)
+        """
+        if not self.task.launch:
+            self.line(f"{name} = cuda.shared.array({count}, {kind})")
+            return
+        size = 1 if kind == "b1" else int(kind[1:]) // 8
+        self.starts[name] = ceil_div(self.arena, size)
+        self.arena = (self.starts[name] + count) * size
+        self.line(f"{name} = cuda.shared.array(0, d_{kind})")
+
+    def slot(self, name: str, index: str) -> str:
+        """An element of an array that `declare_shared` has declared."""
+        start = self.starts.get(name, 0)
+        return f"{name}[u32({start}) + {index}]" if start else f"{name}[{index}]"
+
+    def emitted(self, blocks: int, threads: int, shared: int = 0, workspace: Workspace | None = None) -> EmittedKernel:
         """The finished kernel."""
         names, storages = tuple(self.arrays.values()), tuple(self.arrays)
         if self.workspace is not None:
             names, storages = (*names, self.workspace), (*storages, -1)
         return EmittedKernel(
             names=names, arguments=storages, body=tuple(self.lines), blocks=max(1, blocks), threads=threads,
-            shared=shared, workspace=workspace, tensor_tiles=tuple(self.tensor_tiles),
+            shared=max(shared, self.arena), workspace=workspace, tensor_tiles=tuple(self.tensor_tiles),
             tensor_waits=tuple(self.tensor_waits),
         )  # fmt: skip
 
@@ -159,13 +201,17 @@ class TaskSource(KernelSource):
             raise UnsupportedError(f"{self.program.storage[storage].value} is written at points the kernel has not")
         rest = [self.vars[loop] for loop in sorted(loops - own) if self.nest.extent[loop] > 1]
         index = self.coords(position)
-        name = self.program.storage[storage].value
+        op = self.program.operators[self.nest.members[position]]
+        name, where = self.program.storage[storage].value, index
+        if op.in_place:
+            node = self.graph.nodes[op.node]
+            name, where = node.reads[-1], updated_index(node, len(self.graph.type_of(name).shape), index)
         if rest:
             self.used.update(var.name for var in rest)
             with self.block(f"if {' and '.join(f'{var.name} == u32(0)' for var in rest)}:"):
-                self.store(storage, index, self.stored(storage, self.at(name, index)))
+                self.store(storage, where, self.stored(storage, self.at(name, index)))
         else:
-            self.store(storage, index, self.stored(storage, self.at(name, index)))
+            self.store(storage, where, self.stored(storage, self.at(name, index)))
 
     def stored(self, storage: int, text: str) -> str:
         """A scalar as it is stored: 16-bit floats are narrowed by name."""

@@ -100,7 +100,7 @@ class _File:
         emitted = item.emitted
         tiling = ", ".join(f"{name} {value}" for name, value in sorted(group.tiling.items()))
         head = f"# group {group.id}, {group.template}: {emitted.blocks} blocks of {emitted.threads}; {tiling}"
-        return f"{head}\n@cuda.jit\n{emitted.text(item.name)}"
+        return f"{head}\n{emitted.text(item.name)}"
 
     def _launcher(self, group: PlannedKernel) -> str:
         items = self.kernels[group.id]
@@ -116,17 +116,23 @@ class _File:
         return "\n".join(lines) + "\n"
 
     def _table(self) -> str:
-        """GROUPS: number -> (launcher or None, element counts and types of what it reads, and of what it writes)."""
+        """GROUPS: number -> (launcher or None, element counts and types of what it reads, and of what it writes).
+
+        What is written in place has a third number: which of the arrays that the group reads it is written into.
+        """
         lines = ["# group: launcher (None: the host computes it), (size, type) of what it reads and of what it writes"]
         lines.append("GROUPS = {")
+        bases = in_place(self.program)
         for group in self.planned.kernels:
             launcher = f"g{group.id}" if group.id in self.kernels else "None"
-            lines.append(f"    {group.id}: ({launcher}, {self._slots(group.reads)}, {self._slots(group.writes)}),")
+            into = {s: f", {group.reads.index(bases[s])}" for s in group.writes if bases.get(s) in group.reads}
+            reads, writes = self._slots(group.reads, {}), self._slots(group.writes, into)
+            lines.append(f"    {group.id}: ({launcher}, {reads}, {writes}),")
         return "\n".join([*lines, "}"]) + "\n"
 
-    def _slots(self, storages: Sequence[int]) -> str:
-        kinds = [self.program.storage[s].type for s in storages]
-        return "(" + "".join(f"({kind.size}, {_array_type(kind.dtype)}), " for kind in kinds).rstrip() + ")"
+    def _slots(self, storages: Sequence[int], more: Mapping[int, str]) -> str:
+        kinds = [(self.program.storage[s].type, more.get(s, "")) for s in storages]
+        return "(" + "".join(f"({kind.size}, {_array_type(kind.dtype)}{end}), " for kind, end in kinds).rstrip() + ")"
 
     def _run(self) -> str:
         """`run`: every step in order, over buffers that are shared by arrays that do not live at the same time."""
@@ -139,7 +145,7 @@ class _File:
             f"BUFFERS = ({buffers}{',' if slots.buffers else ''})\n\n",
             "def run(inputs, host=None):",
             f'    """Execute the plan: {len(fed)} arrays in the order of the graph\'s inputs and weights, '
-            f'{len(graph.outputs)} results.',
+            f"{len(graph.outputs)} results.",
             "",
             "    host(group, arrays) returns what a group without a kernel writes.",
             '    """',
@@ -149,8 +155,10 @@ class _File:
             "    b = [cuda.device_array(size, kind) for size, kind in BUFFERS]",
         ]
         names = {storage: f"x[{n}]" for n, storage in enumerate(fed)}
+        bases = in_place(self.program)
         for group in self.planned.kernels:
             names.update(slots.names(group))
+            names.update({s: names[bases[s]] for s in group.writes if s in bases})
             reads, writes = ([names[s] for s in part] for part in (group.reads, group.writes))
             if group.id in self.kernels:
                 lines.append(f"    g{group.id}({', '.join((*reads, *writes))})")
@@ -172,9 +180,14 @@ def by_host(host, group, reads, writes):
         raise ValueError(f"group {group} has no kernel: give run a host function that computes it")
     slots = GROUPS[group]
     arrays = [item.copy_to_host()[:size] for item, (size, _) in zip(reads, slots[1])]
-    for item, (size, kind), array in zip(writes, slots[2], host(group, arrays)):
+    for item, (size, kind, *_), array in zip(writes, slots[2], host(group, arrays)):
         item[:size].copy_to_device(np.ascontiguousarray(array, kind).reshape(-1))
 '''
+
+
+def in_place(program: Program) -> dict[int, int]:
+    """The storage of each update in place, and the storage in whose memory it lies."""
+    return {op.writes[0]: op.reads[0].storage for op in program.operators if op.in_place}
 
 
 class _Slots:
@@ -184,15 +197,24 @@ class _Slots:
         self.storage = planned.program.storage
         self.buffers: list[tuple[int, DType]] = []
         self.slot: dict[int, int] = {}
-        last = {s: step for step, group in enumerate(planned.kernels) for s in (*group.reads, *group.writes)}
+        self.bases = in_place(planned.program)
+        whole = {self._root(s) for s in kept}
+        touched = [{self._root(s) for s in (*group.reads, *group.writes)} for group in planned.kernels]
+        last = {s: step for step, found in enumerate(touched) for s in found}
         free: list[int] = []
         for step, group in enumerate(planned.kernels):
-            for s in group.writes:
-                if s not in self.slot:
+            for s in map(self._root, group.writes):
+                if s not in self.slot and s not in fed:
                     self.slot[s] = self._take(s, free)
-            done = {s for s in (*group.reads, *group.writes) if last[s] == step and s in self.slot and s not in kept}
-            free += sorted({self.slot[s] for s in done})
-        self.fed = set(fed)
+            free += sorted(
+                self.slot[s] for s in touched[step] if last[s] == step and s in self.slot and s not in whole
+            )  # fmt: skip
+
+    def _root(self, storage: int) -> int:
+        """The storage whose memory this one is: an update in place has none of its own."""
+        while storage in self.bases:
+            storage = self.bases[storage]
+        return storage
 
     def _take(self, storage: int, free: list[int]) -> int:
         kind = self.storage[storage].type
@@ -206,8 +228,8 @@ class _Slots:
         return len(self.buffers) - 1
 
     def names(self, group: PlannedKernel) -> dict[int, str]:
-        """The buffer of each storage that a group writes."""
-        return {s: f"b[{self.slot[s]}]" for s in group.writes}
+        """The buffer of each storage that a group writes, those that it writes in place left out."""
+        return {s: f"b[{self.slot[s]}]" for s in group.writes if s not in self.bases}
 
 
 def _array_type(dtype: DType) -> str:

@@ -138,6 +138,15 @@ def _select_scatter(kernel: "KernelSource", node: Node, index: Index) -> str:
     return _either(kernel, node, index, f"{kernel.index(index[axis])} == u32({chosen})", lambda: there)
 
 
+def updated_index(node: Node, rank: int, index: Index) -> Index:
+    """Where an update puts the element `index` of its second operand in its first one, which has `rank` axes."""
+    axis = axis_of(node)
+    if node.op == "slice_update":
+        return _at_axis(index, axis, index[axis].scaled(whole(node, "step", 1)).shifted(whole(node, "start")))
+    rest = index[axis + 1 :] if rank == len(index) else index[axis:]
+    return (*index[:axis], number(whole(node, "index")), *rest)
+
+
 def _slice_update(kernel: "KernelSource", node: Node, index: Index) -> str:
     axis, start, step = axis_of(node), whole(node, "start"), whole(node, "step", 1)
     count = kernel.graph.type_of(node.reads[1]).shape[axis]

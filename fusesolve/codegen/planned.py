@@ -1,7 +1,7 @@
 """Reading a plan document back: its graph, its program, and the operators, reads and writes of each of its kernels."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fusesolve.candidates.program import Program, build_program
@@ -18,7 +18,8 @@ class PlannedKernel:
     """One kernel of a plan over the program's numbers.
 
     `members` are operators (ascending, a topological order); `reads` and `writes` are storage. `tiling` is the one
-    that was priced; `predicted` the resources that the plan gives, None where it gives none.
+    that was priced; `predicted` the resources that the plan gives, None where it gives none. `parts` are kernels that
+    are packed in this launch, each with the tiling that it was priced with alone.
     """
 
     id: int
@@ -30,6 +31,7 @@ class PlannedKernel:
     implementation: str
     tiling: Mapping[str, int]
     predicted: Mapping[str, Any]
+    parts: tuple["PlannedKernel", ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,10 +68,27 @@ def read_plan(document: Mapping[str, Any], graph: Graph) -> PlannedProgram:
     return PlannedProgram(program=program, kernels=tuple(finder.kernel(group) for group in groups), where=where)
 
 
+def part_of(program: Program, whole: PlannedKernel, members: Sequence[int], tiling: Mapping[str, int]) -> PlannedKernel:
+    """Operators of a kernel as one of the kernels that it consists of: they read what they do not make themselves."""
+    operators = [program.operators[member] for member in members]
+    made = {storage for op in operators for storage in op.writes}
+    reads = dict.fromkeys(read.storage for op in operators for read in op.reads if read.storage not in made)
+    return PlannedKernel(
+        id=whole.id, nodes=whole.nodes, members=tuple(members), reads=tuple(reads),
+        writes=tuple(storage for storage in whole.writes if storage in made), template="", implementation="generated",
+        tiling=tiling, predicted={},
+    )  # fmt: skip
+
+
+def _tiling(numbers: Mapping[str, Any]) -> dict[str, int]:
+    return {str(name): int(value) for name, value in numbers.items()}
+
+
 class _Finder:
     """Looks up the names of a plan in a program."""
 
     def __init__(self, program: Program, where: Mapping[str, int]) -> None:
+        self.program = program
         self.where = where
         self.by_name: dict[str, list[int]] = {}
         graph = program.graph
@@ -83,18 +102,25 @@ class _Finder:
         missing = [key for key in _GROUP_KEYS if key not in group]
         if missing:
             raise InputError(f"group {group.get('id', '?')} of the plan lacks {missing[0]!r}; write the plan again")
+        members = self._members(group, group["nodes"])
+        whole = PlannedKernel(
+            id=int(group["id"]), nodes=tuple(group["nodes"]), members=members,
+            reads=self._storage(group, "inputs"), writes=self._storage(group, "outputs"),
+            template=str(group["template"]), implementation=str(group["implementation"]),
+            tiling=_tiling(group["tiling"]), predicted={name: group.get(name) for name in PREDICTED},
+        )  # fmt: skip
+        pairs = zip(group.get("parts", ()), group.get("part_tilings", ()), strict=False)
+        parts = (part_of(self.program, whole, self._members(group, names), _tiling(tiling)) for names, tiling in pairs)
+        return replace(whole, parts=tuple(parts))
+
+    def _members(self, group: Mapping[str, Any], names: Sequence[str]) -> tuple[int, ...]:
+        """The operators behind names of nodes, ascending."""
         members: set[int] = set()
-        for name in group["nodes"]:
+        for name in names:
             if name not in self.by_name:
                 raise InputError(f"group {group['id']}: the plan's graph has no operator {name!r}")
             members.update(self.by_name[name])
-        return PlannedKernel(
-            id=int(group["id"]), nodes=tuple(group["nodes"]), members=tuple(sorted(members)),
-            reads=self._storage(group, "inputs"), writes=self._storage(group, "outputs"),
-            template=str(group["template"]), implementation=str(group["implementation"]),
-            tiling={str(name): int(value) for name, value in group["tiling"].items()},
-            predicted={name: group.get(name) for name in PREDICTED},
-        )  # fmt: skip
+        return tuple(sorted(members))
 
     def _storage(self, group: Mapping[str, Any], key: str) -> tuple[int, ...]:
         for name in group[key]:

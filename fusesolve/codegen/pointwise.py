@@ -28,7 +28,7 @@ def over_points(
         raise UnsupportedError(f"{points} points do not fit 32-bit indices")
     blocks = ceil_div(points, threads * per_thread)
     source.flat_alias("p", order)
-    source.line(f"p0 = u32(u32(cuda.blockIdx.x) * u32({threads * per_thread}) + u32(cuda.threadIdx.x))")
+    source.line(f"p0 = u32({source.block_number} * u32({threads * per_thread}) + u32(cuda.threadIdx.x))")
     if per_thread == 1:
         source.line("p = p0")
         _guarded(source, order, points, points % threads == 0, body)

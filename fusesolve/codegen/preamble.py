@@ -34,6 +34,8 @@ if SIMULATED:
 
     def erf(x):
         return type(x)(math.erf(x))
+
+    device_part = cuda.jit(device=True)
 else:
     from numba.cuda import libdevice
 
@@ -43,6 +45,7 @@ else:
     floor32, ceil32, rint32, trunc32 = libdevice.floorf, libdevice.ceilf, libdevice.rintf, libdevice.truncf
     floor64, ceil64, rint64, trunc64 = libdevice.floor, libdevice.ceil, libdevice.rint, libdevice.trunc
     rsqrt32, rsqrt64 = libdevice.rsqrtf, libdevice.rsqrt
+    device_part = cuda.jit(device=True, inline="always")  # a kernel that shares its launch with others
 '''
 
 PREAMBLE_BF16 = '''

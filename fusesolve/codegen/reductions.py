@@ -48,7 +48,6 @@ class _SplitRows:
         source, shape, team = self.source, self.shape, self.shape.team
         place = self.inner.begin()
         blocks = ceil_div(shape.rows, team.rows)
-        self._chunked(blocks, place)
         parts = [self.inner.start_fold(i) for i in folds]
         source.line(f"j = u32(part * u32({shape.chunk}) + lane)")
         source.line(f"end = min(u32((part + u32(1)) * u32({shape.chunk})), u32({shape.length}))")
@@ -60,20 +59,8 @@ class _SplitRows:
             for n, part in enumerate(parts):
                 start = n * shape.split
                 source.line(f"w0[(u32({start}) + part) * u32({shape.rows}) + row] = {part.total}")
-        source.unravel("row", shape.row_order, self.place, source.depth)
+        source.unravel("row", shape.row_order, place, source.depth)
         return source.emitted(blocks * shape.split, team.threads, workspace=space)
-
-    def _chunked(self, blocks: int, place: int) -> None:
-        """The block's number is a chunk and a block of rows."""
-        head = f"row = u32(u32(cuda.blockIdx.x) * u32({self.shape.team.rows}) + local)"
-        for n, line in enumerate(self.source.lines):
-            if line.strip() == head:
-                indent = line[: len(line) - len(line.lstrip())]
-                self.source.lines[n : n + 1] = [
-                    f"{indent}part = u32(u32(cuda.blockIdx.x) // u32({blocks}))",
-                    indent + head.replace("u32(cuda.blockIdx.x)", f"u32(u32(cuda.blockIdx.x) % u32({blocks}))"),
-                ]
-        self.place = place + 1
 
     def _joined(self, folds: list[int], stores: list[int]) -> EmittedKernel:
         task, shape = self.task, self.shape
@@ -92,4 +79,3 @@ class _SplitRows:
                 source.write_at(storage, frozenset(shape.row_order))
 
         return over_points(source, shape.row_order, 128, 1, body)
-

@@ -123,14 +123,19 @@ class RowKernel:
         return source.emitted(ceil_div(shape.rows, shape.team.rows), shape.team.threads, self.shared_bytes)
 
     def begin(self) -> int:
-        """Thread, lane and row; returns the line before which the row's loop variables go."""
+        """Thread, lane, chunk of a split row, and row; returns the line before which the row's loop variables go."""
         source, team, shape = self.source, self.shape.team, self.shape
         source.line("tid = u32(cuda.threadIdx.x)")
         lane, local = ("%", "//") if team.neighbours else ("//", "%")
         divisor = team.lanes if team.neighbours else team.rows
         source.line(f"lane = u32(tid {lane} u32({divisor}))")
         source.line(f"local = u32(tid {local} u32({divisor}))")
-        source.line(f"row = u32(u32(cuda.blockIdx.x) * u32({team.rows}) + local)")
+        block = source.block_number
+        if shape.split > 1:
+            blocks = ceil_div(shape.rows, team.rows)
+            source.line(f"part = u32({block} // u32({blocks}))")
+            block = f"u32({block} % u32({blocks}))"
+        source.line(f"row = u32({block} * u32({team.rows}) + local)")
         if shape.rows % team.rows:
             source.line(f"live = row < u32({shape.rows})")
             source.line(f"row = min(row, u32({shape.rows - 1}))")  # rows behind the last repeat it and write nothing
@@ -260,14 +265,14 @@ class RowKernel:
         if sum(item.itemsize for item in types) * elements <= STATIC_SHARED - FOLDS_SHARED:
             for key, dtype in zip(keys, types, strict=True):
                 name = self.source.fresh("h")
-                self.source.line(f"{name} = cuda.shared.array({elements}, {shared_type(dtype)})")
-                self.held.names[key] = f"{name}[{slot}]"
+                self.source.declare_shared(name, elements, shared_type(dtype))
+                self.held.names[key] = self.source.slot(name, slot)
             return
         if len(set(types)) > 1:
             raise UnsupportedError("held rows of several types are too large for static shared memory")
         name = self.source.fresh("h")
         self.source.line(f"{name} = cuda.shared.array(0, d_{shared_type(types[0])})")
-        self.shared_bytes = len(keys) * elements * types[0].itemsize
+        self.shared_bytes = self.source.arena = len(keys) * elements * types[0].itemsize
         for n, key in enumerate(keys):
             self.held.names[key] = f"{name}[u32({n * elements}) + {slot}]"
 

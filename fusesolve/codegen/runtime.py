@@ -186,7 +186,10 @@ def simulate(path: Path, requests: IO[str]) -> None:
             cuda.to_device(np.load(folder / f"r{number}.npy").view(np.dtype(read_slots[number][1])))
             for number in range(count)
         ]
-        writes = [cuda.to_device(poisoned(size, np.dtype(kind))) for size, kind in write_slots]
+        writes = [
+            reads[base[0]] if base else cuda.to_device(poisoned(size, np.dtype(kind)))
+            for size, kind, *base in write_slots
+        ]
         launcher(*reads, *writes)
         for number, array in enumerate(writes):
             np.save(folder / f"w{number}.npy", array.copy_to_host().view(np.uint8))
@@ -254,7 +257,7 @@ def _read_log(log: str) -> dict[str, int]:
 
 def text_bytes(cubin: bytes) -> int:
     """Bytes of all code sections (`.text...`) of a cubin, a 64-bit ELF file."""
-    table, = struct.unpack_from("<Q", cubin, 0x28)
+    (table,) = struct.unpack_from("<Q", cubin, 0x28)
     size, count, names = struct.unpack_from("<HHH", cubin, 0x3A)
     sections = [struct.unpack_from("<IIQQQQ", cubin, table + n * size) for n in range(count)]
     start = sections[names][4]

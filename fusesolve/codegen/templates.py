@@ -5,9 +5,11 @@ from collections.abc import Callable, Mapping
 from fusesolve.candidates.program import Program
 from fusesolve.codegen.attention import emit_attention
 from fusesolve.codegen.kernel import EmittedKernel, Task, emit_by
+from fusesolve.codegen.packed import pack_parts
 from fusesolve.codegen.planned import PlannedKernel
 from fusesolve.codegen.pointwise import emit_pointwise
 from fusesolve.codegen.reductions import emit_rows
+from fusesolve.codegen.scalars import UnsupportedError
 from fusesolve.codegen.tensor_contraction import emit_contraction
 from fusesolve.group import Template
 
@@ -23,4 +25,12 @@ EMITTERS: Mapping[Template, Callable[[Task], tuple[EmittedKernel, ...]]] = {
 
 def emit_group(program: Program, kernel: PlannedKernel) -> tuple[EmittedKernel, ...]:
     """The kernels of a group (two where it is split); UnsupportedError with the reason where none is written."""
-    return emit_by(EMITTERS, program, kernel)
+    if kernel.template != Template.PACKED:
+        return emit_by(EMITTERS, program, kernel)
+    if not kernel.parts:
+        raise UnsupportedError("the plan gives no tilings of its parts; write it again with fusesolve plan -o")
+    threads = kernel.tiling["threads"]
+    parts = [emit_by(EMITTERS, program, part, threads) for part in kernel.parts]
+    if any(len(part) > 1 for part in parts):
+        raise UnsupportedError("a part of the launch is split over blocks")
+    return (pack_parts(kernel, [part for (part,) in parts], threads),)

@@ -208,7 +208,8 @@ class TensorGemm(Gemm):
             source.line("mi = u32(m_base + w)")
             source.line("ni = u32(n_base + v)")
             self.point(source, space, f"sums[{self._sum_slot('w', 'v')}]")
-            source.line("f = u32(f + u32(cuda.blockDim.x))")  # not a number: the compiler would unroll all of it
+            step = source.block_threads(tile.threads)  # not a number: the compiler would unroll all of it
+            source.line(f"f = u32(f + {step})")
 
     def _sum_slot(self, m: str, n: str) -> str:
         """Where a point of the tile lies: rows are padded where there is room, so that fragments meet fewer banks."""

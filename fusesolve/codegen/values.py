@@ -47,9 +47,13 @@ class KernelSource(Source):
     # indices
 
     def coords(self, position: int) -> Index:
-        """The index of the result of the member at `position`, over the loops of the nest."""
+        """The index of the result of the member at `position`, over the loops of the nest.
+
+        That of an update in place is the index of what it writes, its second operand.
+        """
         op = self.program.operators[self.nest.members[position]]
-        name = self.graph.nodes[op.node].outputs[0]
+        node = self.graph.nodes[op.node]
+        name = node.reads[-1] if op.in_place else node.outputs[0]
         return self._dims(self.graph.type_of(name).shape, op.out, self.nest.out[position])
 
     def folded(self, position: int, extents: Sequence[int]) -> Index:

@@ -76,6 +76,10 @@ class Prices:
     terms: Columns
     tilings: int
 
+    def tiling_of(self, row: int) -> dict[str, int]:
+        """The tiling of a row; what its kernel does not use is left out."""
+        return {name: int(self.tiling[name][row]) for name in TILING if self.tiling[name][row]}
+
     def rows(self, index: NDArray[np.intp]) -> "Prices":
         """The chosen rows, in this order."""
         return Prices(

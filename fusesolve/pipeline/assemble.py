@@ -11,7 +11,7 @@ from fusesolve import __version__
 from fusesolve.candidates.pricing import Priced
 from fusesolve.candidates.program import Program
 from fusesolve.candidates.table import Kernel, table_of
-from fusesolve.cost.table import TERMS, TILING
+from fusesolve.cost.table import TERMS
 from fusesolve.graph import Node
 from fusesolve.hardware import HardwareProfile
 from fusesolve.importers.native import native_document
@@ -231,6 +231,8 @@ class _Groups:
         gpu = self.planning.profile.kind == "gpu"
         storage = self.program.storage
 
+        packed = self.priced.space.packs.get(unique, ())
+
         def count(name: str) -> int:
             return int(prices.resources[name][unique])
 
@@ -241,7 +243,7 @@ class _Groups:
             recomputed=self._names(again, ()) if again else (),
             template=self.priced.space.templates[unique].value,
             implementation="library" if prices.implementation[unique] else "generated",
-            tiling={name: int(prices.tiling[name][unique]) for name in TILING if prices.tiling[name][unique]},
+            tiling=prices.tiling_of(unique),
             start_ns=start, stream=0, latency_ns=latency, bound_by=bound_by(terms),
             terms_ns={name: value for name, value in terms.items() if value},
             dram_bytes=count("dram_bytes"), flops=int(2 * workload.mma + workload.fma + workload.sfu),
@@ -251,7 +253,8 @@ class _Groups:
             blocks=count("blocks") if gpu else None, threads=count("threads") if gpu else None,
             code_bytes=count("code_bytes") if gpu else None, argument_bytes=count("argument_bytes"),
             uncertain=self._uncertain(kernel, latency),
-            parts=tuple(self._names(part.members, ()) for part in self.priced.space.packs.get(unique, ())),
+            parts=tuple(self._names(part.members, ()) for part in packed),
+            part_tilings=tuple(prices.tiling_of(part.unique) for part in packed),
         )  # fmt: skip
 
     def _uncertain(self, kernel: Kernel, latency: int) -> bool:

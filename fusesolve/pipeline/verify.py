@@ -7,13 +7,13 @@ registers, shared memory, spills and code. The plan is confirmed when nothing ne
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from fusesolve.candidates.pricing import Priced, add_prices
 from fusesolve.candidates.space import Kernel
-from fusesolve.codegen.planned import PlannedKernel
+from fusesolve.codegen.planned import PlannedKernel, part_of
 from fusesolve.codegen.runtime import check_extra
-from fusesolve.cost.table import TILING, CompiledTiling
+from fusesolve.cost.table import CompiledTiling
 from fusesolve.group import Workload
 from fusesolve.hardware import HardwareProfile
 from fusesolve.pipeline.columns import ColumnSet
@@ -28,7 +28,16 @@ ROUNDS = 6  # most rounds; a plan that is not confirmed then says so
 RUNNERS_UP = 4  # chosen groups whose absence is solved for
 
 
-Source: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], tuple[tuple[str, int], ...]]  # members, writes, tiling
+Tiling: TypeAlias = tuple[tuple[str, int], ...]
+
+
+class Source(NamedTuple):
+    """What identifies a kernel's source: operators, writes, tiling; of a pack also those of its parts."""
+
+    members: tuple[int, ...]
+    writes: tuple[int, ...]
+    tiling: Tiling
+    parts: tuple[tuple[tuple[int, ...], Tiling], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,16 +95,14 @@ def verify_plan(planning: Planning) -> Verified:
     return _Verifier(planning).run()
 
 
-def source_of(priced: Priced, kernel: Kernel, tiling: Mapping[str, int] | None = None) -> Source:
-    """What identifies a kernel's source: operators, writes, tiling (the one that is priced, if none is given)."""
-    chosen = tiling_of(priced, kernel) if tiling is None else tiling
-    return kernel.members, kernel.writes, tuple(sorted(chosen.items()))
+def source_of(priced: Priced, kernel: Kernel) -> Source:
+    """The source of a kernel with the tiling that is priced."""
 
+    def tiling(item: Kernel) -> Tiling:
+        return tuple(sorted(priced.prices.tiling_of(item.unique).items()))
 
-def tiling_of(priced: Priced, kernel: Kernel) -> dict[str, int]:
-    """The tiling with which a kernel is priced."""
-    columns = priced.prices.tiling
-    return {name: int(columns[name][kernel.unique]) for name in TILING if columns[name][kernel.unique]}
+    parts = priced.space.packs.get(kernel.unique, ())
+    return Source(kernel.members, kernel.writes, tiling(kernel), tuple((part.members, tiling(part)) for part in parts))
 
 
 class _Verifier:
@@ -104,9 +111,7 @@ class _Verifier:
     def __init__(self, planning: Planning) -> None:
         self.planning = planning
         space = planning.priced.space
-        self.compiler = GroupCompiler(
-            space.program, planning.profile, capability_of(planning.profile), CompileStore()
-        )
+        self.compiler = GroupCompiler(space.program, planning.profile, capability_of(planning.profile), CompileStore())
         self.found: dict[Source, KernelResources | None] = {}
         self.facts: dict[Workload, dict[tuple[tuple[str, int], ...], CompiledTiling]] = {}
 
@@ -152,39 +157,41 @@ class _Verifier:
 
     def _compile(self, kernels: Mapping[Source, Kernel]) -> None:
         """Compile, note what was found, and price the workloads of these kernels again."""
-        priced, program = self.planning.priced, self.planning.priced.space.program
+        priced = self.planning.priced
         if self.planning.report is not None:
             self.planning.report(Event(stage="compile", candidates=len(kernels)))
-        numbered = [
-            PlannedKernel(
-                id=number, nodes=tuple(program.graph.nodes[program.operators[m].node].source for m in kernel.members),
-                members=kernel.members, reads=kernel.reads, writes=kernel.writes,
-                template=priced.space.templates[kernel.unique].value, implementation="generated",
-                tiling=dict(source[2]), predicted={},
-            )
-            for number, (source, kernel) in enumerate(kernels.items())
-        ]  # fmt: skip
-        made = self.compiler.compile(numbered)
+        made = self.compiler.compile([self._numbered(n, source, kernels[source]) for n, source in enumerate(kernels)])
         changed: set[int] = set()
         for number, (source, kernel) in enumerate(kernels.items()):
             items = made.get(number)
             self.found[source] = None if items is None else items[0]
-            if items is not None:
+            if items is not None and not source.parts:  # a pack is priced from its parts
                 self._note(priced.space.workloads[kernel.unique], source, items[0])
                 changed.add(kernel.unique)
         self._price(sorted(changed))
 
+    def _numbered(self, number: int, source: Source, kernel: Kernel) -> PlannedKernel:
+        priced, program = self.planning.priced, self.planning.priced.space.program
+        whole = PlannedKernel(
+            id=number, nodes=tuple(program.graph.nodes[program.operators[m].node].source for m in kernel.members),
+            members=kernel.members, reads=kernel.reads, writes=kernel.writes,
+            template=priced.space.templates[kernel.unique].value, implementation="generated",
+            tiling=dict(source.tiling), predicted={},
+        )  # fmt: skip
+        parts = (part_of(program, whole, members, dict(tiling)) for members, tiling in source.parts)
+        return replace(whole, parts=tuple(parts))
+
     def _note(self, workload: Workload, source: Source, item: KernelResources) -> None:
         """The compiled numbers of a workload with a tiling: the largest where sources of one workload differ."""
         known = self.facts.setdefault(workload, {})
-        before = known.get(source[2])
+        before = known.get(source.tiling)
         new = (item.registers, item.shared, item.code, item.spill)
         old = (0, 0, 0, 0) if before is None else (
             before.registers, before.shared_bytes, before.code_bytes, before.spill_bytes
         )  # fmt: skip
         most = [max(pair) for pair in zip(new, old, strict=True)]
-        known[source[2]] = CompiledTiling(
-            tiling=dict(source[2]), registers=most[0], shared_bytes=most[1], code_bytes=most[2], spill_bytes=most[3]
+        known[source.tiling] = CompiledTiling(
+            tiling=dict(source.tiling), registers=most[0], shared_bytes=most[1], code_bytes=most[2], spill_bytes=most[3]
         )
 
     def _price(self, rows: Sequence[int]) -> None:

@@ -8,7 +8,7 @@ from fusesolve.candidates.pricing import price_workloads
 from fusesolve.candidates.program import build_program
 from fusesolve.candidates.space import inspect_group
 from fusesolve.codegen.planned import PlannedKernel, PlannedProgram
-from fusesolve.cost.table import TILING, PriceOptions
+from fusesolve.cost.table import PriceOptions
 from fusesolve.errors import InputError
 from fusesolve.graph import Graph
 from fusesolve.group import FusionGroup, Refusal
@@ -75,7 +75,7 @@ def tiled(
     return tuple(
         replace(
             kernel, template=groups[kernel.id].template.value,
-            tiling={k: int(prices.tiling[k][row[kernel.id]]) for k in TILING if prices.tiling[k][row[kernel.id]]},
+            tiling=prices.tiling_of(row[kernel.id]),
         )
         for kernel in kernels
         if kernel.id in groups and prices.latency[row[kernel.id]] < float("inf")

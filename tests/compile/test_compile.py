@@ -61,6 +61,18 @@ def test_shared_memory_is_what_the_source_declares():
 
 
 @needs_numba_cuda
+def test_parts_of_a_launch_use_the_same_shared_memory():
+    graph, document = golden_document("packed")
+    planned = read_plan(document, graph)
+    made = generate(planned)
+    (item,) = made.kernels[0]
+    with Compiler(made.text) as compiler:
+        kinds = [planned.program.storage[s].type.dtype.value for s in item.emitted.arguments]
+        assert compiler.compile("k0", kinds, (8, 0)).shared == 0  # nothing is declared: all of it is asked for at launch
+    assert item.emitted.shared == max(part.shared for part in item.emitted.parts) == 3 * (32 + 64) * 64 * 2
+
+
+@needs_numba_cuda
 def test_source_that_does_not_compile_is_refused_with_its_message():
     graph, document = golden_document("window_pool")
     text = generate(read_plan(document, graph)).text.replace("cuda.blockIdx.x", "cuda.nothing.x")

@@ -18,7 +18,7 @@ needs_numba_cuda = pytest.mark.skipif(
 
 @cache
 def planned_document(name: str, strategy: str = "cpsat") -> str:
-    """The plan of a small graph, without packs: kernels in one launch have no source."""
+    """The plan of a small graph, without packs: each kernel in a launch of its own."""
     with patch.object(packing, "MOST_OPERATORS", 0):
         return _planned(name, strategy)
 

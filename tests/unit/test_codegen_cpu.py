@@ -205,4 +205,4 @@ def test_what_the_other_emitter_refuses_is_refused_here_too():
     planned = whole(
         ["c: f32[8,4; alias_out=n]", "u: f32[2,4]"], ["n = slice_update(c, u; axis=0, start=3)"], ["n"]
     )  # fmt: skip
-    assert CpuKernels(planned).made.refused == {0: "an update in place has no source"}
+    assert CpuKernels(planned).made.refused == {0: "an update in place has no CPU source"}

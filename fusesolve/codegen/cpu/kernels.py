@@ -12,6 +12,7 @@ from fusesolve.codegen.cpu.rows import emit_rows
 from fusesolve.codegen.cpu.tasks import CpuKernel
 from fusesolve.codegen.kernel import Task, emit_by, kernel_order
 from fusesolve.codegen.planned import PlannedKernel
+from fusesolve.codegen.scalars import UnsupportedError
 from fusesolve.group import Template
 
 
@@ -33,4 +34,6 @@ EMITTERS: Mapping[Template, Callable[[Task], tuple[CpuKernel, ...]]] = {
 
 def emit_cpu(program: Program, kernel: PlannedKernel) -> tuple[CpuKernel, ...]:
     """The CPU kernels of a group, to run one after the other; UnsupportedError with the reason where there is none."""
+    if any(program.operators[m].in_place for m in kernel.members):
+        raise UnsupportedError("an update in place has no CPU source")
     return emit_by(EMITTERS, program, kernel)
