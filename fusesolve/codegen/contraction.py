@@ -7,7 +7,7 @@ and the padding is the test at the load. With a split of the reduced axes partia
 kernel sums them and computes what is behind.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from math import prod
@@ -27,10 +27,11 @@ from fusesolve.codegen.kernel import (
 )
 from fusesolve.codegen.pointwise import over_points
 from fusesolve.codegen.scalars import UnsupportedError, compute_type
+from fusesolve.codegen.tiles import choose_tile
 from fusesolve.codegen.windows import enter, product, sum_type
 from fusesolve.cost.gpu.layout import FMA_BUFFERS, gemm_bytes
 from fusesolve.cost.gpu.layout import FMA_STEP as STEP
-from fusesolve.graph import Node
+from fusesolve.graph import Node, TensorType
 from fusesolve.ops import operand_types
 
 KNOWN = frozenset({"matmul", "conv1d", "conv2d", "conv3d"})
@@ -67,52 +68,26 @@ def gemm_loops(nest: Nest, position: int, op: Operator) -> GemmLoops:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """The free axes of an operand: its flat index, the tile's first one, how many there are, loops, and the tile's."""
+    """The free axes of an operand: its flat index, the tile's first one, how many there are, loops, and the tile's.
+
+    `place` is the place in the tile of the strip's element `w`.
+    """
 
     flat: str
     base: str
     extent: int
     loops: tuple[int, ...]
     width: int
+    place: str = "w"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tile:
-    """How a block's threads share its tile: `down` x `across` threads, each `high` x `wide` points, strided."""
+@dataclass(frozen=True, slots=True)
+class Head:
+    """One contraction of the kernel: its position, its node and the types of its operands."""
 
-    m: int
-    n: int
-    down: int
-    across: int
-
-    @property
-    def threads(self) -> int:
-        """Threads of a block."""
-        return self.down * self.across
-
-    @property
-    def high(self) -> int:
-        """Rows of a thread."""
-        return self.m // self.down
-
-    @property
-    def wide(self) -> int:
-        """Columns of a thread."""
-        return self.n // self.across
-
-
-def choose_tile(m: int, n: int) -> Tile:
-    """The tile with the threads that the cost model gives it, each thread as near to square as they divide."""
-    threads = int(min(256, max(32, m * n // 64)))
-    shapes = [
-        (down, threads // down)
-        for down in range(1, threads + 1)
-        if threads % down == 0 and m % down == 0 and n % (threads // down) == 0
-    ]
-    if not shapes:
-        raise UnsupportedError(f"a tile of {m} x {n} does not divide over {threads} threads")
-    down, across = min(shapes, key=lambda item: (abs(m // item[0] - n // item[1]), item[0]))
-    return Tile(m=m, n=n, down=down, across=across)
+    position: int
+    node: Node
+    types: tuple[TensorType, ...]
 
 
 class Gemm:
@@ -127,19 +102,22 @@ class Gemm:
     def __init__(self, task: Task) -> None:
         self.task = task
         self.nest = task.nest
-        self.head = task.nest.heads[0]
-        op = task.program.operators[task.nest.members[self.head]]
-        self.node: Node = task.program.graph.nodes[op.node]
-        self.types = operand_types(task.program.graph, self.node)
+        self.heads = [self._head(position) for position in task.nest.heads]
+        self.head, self.node, self.types = self.heads[0].position, self.heads[0].node, self.heads[0].types
         self.kind = sum_type(self.types)
-        self.loops = gemm_loops(task.nest, self.head, op)
-        self.tile = choose_tile(task.tile("tile_m", 64), task.tile("tile_n", 64))
+        self.loops = gemm_loops(task.nest, self.head, task.program.operators[task.nest.members[self.head]])
+        self.tile = choose_tile(task.tile("tile_m", 64), task.tile("tile_n", 64), len(self.heads))
+        self.own = self.tile.n // len(self.heads)  # columns of the tile that are of one contraction
         self.high, self.wide = self.tile.high, self.tile.wide
         self.split = task.tile("split", 1)
         self.batch, self.m, self.n, self.k = (
             self._size(part) for part in (self.loops.batch, self.loops.m, self.loops.n, self.loops.k)
         )
         self._check()
+
+    def _head(self, position: int) -> Head:
+        node = self.task.program.graph.nodes[self.task.program.operators[self.nest.members[position]].node]
+        return Head(position, node, tuple(operand_types(self.task.program.graph, node)))
 
     def _check(self) -> None:
         if self.node.op not in KNOWN:
@@ -161,14 +139,19 @@ class Gemm:
         """All kernels of the group."""
         if self.split == 1:
             return (self._main(None),)
-        space = Workspace(size=self.split * self.batch * self.m * self.n, kind=self.kind)
+        space = Workspace(size=self.split * self._sums, kind=self.kind)
         return self._main(space), self._joined()
+
+    @property
+    def _sums(self) -> int:
+        """Partial sums of one part of a split: a result of each contraction."""
+        return len(self.heads) * self.batch * self.m * self.n
 
     # the main kernel
 
     def _main(self, space: Workspace | None) -> EmittedKernel:
         source, tile = self.task.source(workspace=space is not None), self.tile
-        tiles_m, tiles_n = ceil_div(self.m, tile.m), ceil_div(self.n, tile.n)
+        tiles_m, tiles_n = ceil_div(self.m, tile.m), ceil_div(self.n, self.own)
         self._begin(source, tiles_m, tiles_n)
         self.declare(source)
         self.walk(source)
@@ -190,7 +173,7 @@ class Gemm:
         source.line("tid = u32(cuda.threadIdx.x)")
         if not self.task.launch:
             source.line(f"block = {source.block_number}")
-        source.line(f"n_base = u32(block % u32({tiles_n}) * u32({tile.n}))")
+        source.line(f"n_base = u32(block % u32({tiles_n}) * u32({self.own}))")
         source.line(f"m_base = u32(block // u32({tiles_n}) % u32({tiles_m}) * u32({tile.m}))")
         source.line(f"rest = u32(block // u32({tiles_n * tiles_m}))")
         source.line(f"batch = u32(rest % u32({self.batch}))")
@@ -264,32 +247,44 @@ class Gemm:
         """The free axes of an operand."""
         if left:
             return Side("mi", "m_base", self.m, self.loops.m, self.tile.m)
-        return Side("ni", "n_base", self.n, self.loops.n, self.tile.n)
+        place = "w" if len(self.heads) == 1 else f"w % u32({self.own})"
+        return Side("ni", "n_base", self.n, self.loops.n, self.tile.n, place)
 
     def element(self, source: TaskSource, *, left: bool) -> None:
         """`x`: the operand element `w`, `kk` of the strip, zero outside the matrix."""
         side = self.side(left=left)
         flat, start, extent, order = side.flat, side.base, side.extent, side.loops
         source.line("ki = u32(k_base + kk)")
-        source.line(f"{flat} = u32({start} + w)")
+        source.line(f"{flat} = u32({start} + {side.place})")
         source.line(f"x = {self.kind}(0)")
         with source.block(f"if {flat} < u32({extent}) and ki < end:"):
             place = len(source.lines)
             depth = source.depth
-            with ExitStack() as open_:
-                source.line(f"x = {self.operand(source, open_, left=left)}")
+            for head in self.strips_of(source, left=left):
+                with ExitStack() as open_:
+                    source.line(f"x = {self.operand(source, open_, head, left=left)}")
             source.unravel(flat, order, place, depth)
             source.unravel("ki", self.loops.k, place, depth)
 
-    def operand(self, source: TaskSource, open_: ExitStack, *, left: bool) -> str:
+    def strips_of(self, source: TaskSource, *, left: bool) -> Iterator[Head]:
+        """The contractions whose operands share a strip, each in the branch that the strip's element `w` chooses."""
+        if left or len(self.heads) == 1:
+            yield self.heads[0]
+            return
+        for n, head in enumerate(self.heads):
+            last = n == len(self.heads) - 1
+            with source.block("else:" if last else f"{'el' if n else ''}if w < u32({(n + 1) * self.own}):"):
+                yield head
+
+    def operand(self, source: TaskSource, open_: ExitStack, head: Head, *, left: bool) -> str:
         """The text of an operand element at the current loop variables."""
-        index = source.coords(self.head)
-        inner = source.folded(self.head, self._inner_extents())
-        found = product(source, self.node, index, inner)
+        index = source.coords(head.position)
+        inner = source.folded(head.position, self._inner_extents())
+        found = product(source, head.node, index, inner)
         side = 0 if left else 1
-        where = enter(source, open_, found.left, found.lead, self.types[0].shape) if left else found.right
-        text = source.operand(self.node.inputs[side], self.types[side], where)
-        return source.cast(text, self.types[side], self.kind)
+        where = enter(source, open_, found.left, found.lead, head.types[0].shape) if left else found.right
+        text = source.operand(head.node.inputs[side], head.types[side], where)
+        return source.cast(text, head.types[side], self.kind)
 
     def _inner_extents(self) -> tuple[int, ...]:
         if self.node.op == "matmul":
@@ -326,7 +321,8 @@ class Gemm:
     def _instructions_behind(self) -> float:
         """Machine instructions of what is behind the sum, per point."""
         operators = self.task.program.operators
-        behind = [m for i, m in enumerate(self.nest.members) if i != self.head and i not in self.nest.upstream]
+        front = {*self.nest.heads, *self.nest.upstream}
+        behind = [m for i, m in enumerate(self.nest.members) if i not in front]
         return sum(operators[m].work.instructions for m in behind)
 
     def row_of(self, row: str) -> str:
@@ -337,47 +333,52 @@ class Gemm:
         """The line that defines the inner index of the thread's point `c` of a row."""
         return f"ni = u32(n_base + tx + u32(c) * u32({self.tile.across}))"
 
-    def point_of(self, row: str) -> str:
-        """The accumulator of point `c` of a row."""
-        return f"acc[{row} * {self.wide} + c]"
+    def point_of(self, row: str) -> list[str]:
+        """The accumulators of point `c` of a row, one of each contraction."""
+        each = self.wide // len(self.heads)
+        return [f"acc[{row} * {self.wide} + {f'{n * each} + ' if n else ''}c]" for n in range(len(self.heads))]
 
     def _row(self, source: TaskSource, space: Workspace | None, row: str) -> None:
         source.line(self.row_of(row))
-        with source.block(f"for c in range({self.wide}):"):
+        with source.block(f"for c in range({self.wide // len(self.heads)}):"):
             source.line(self.column_of())
             self.point(source, space, self.point_of(row))
 
-    def point(self, source: TaskSource, space: Workspace | None, total: str) -> None:
-        """What is behind the sum `total` of the point `mi`, `ni`, where that is one; or the partial sum stored."""
+    def point(self, source: TaskSource, space: Workspace | None, totals: Sequence[str]) -> None:
+        """What is behind the sums of the point `mi`, `ni`, where that is one; or the partial sums stored."""
         with source.block(f"if mi < u32({self.m}) and ni < u32({self.n}):"):
             place = len(source.lines)
             if space is not None:
                 flat = source.index(_flat_out(source, self.nest.out[self.head]))
-                source.line(f"w0[part * u32({self.batch * self.m * self.n}) + {flat}] = {total}")
+                for n, total in enumerate(totals):
+                    start = f"u32({n * self.batch * self.m * self.n}) + " if n else ""
+                    source.line(f"w0[part * u32({self._sums}) + {start}{flat}] = {total}")
             else:
-                self._behind(source, source.value(total))
+                self._behind(source, [source.value(total) for total in totals])
             source.unravel("ni", self.loops.n, place, source.depth)
             source.unravel("mi", self.loops.m, place, source.depth)
 
-    def _behind(self, source: TaskSource, total: str) -> None:
-        name = self.node.outputs[0]
-        goal = compute_type(self.task.program.graph.type_of(name).dtype)
-        if goal != self.kind:
-            total = source.value(f"{goal}({total})")
-        source.known[name] = (source.coords(self.head), total)
+    def _behind(self, source: TaskSource, totals: Sequence[str]) -> None:
+        for head, total in zip(self.heads, totals, strict=True):
+            name = head.node.outputs[0]
+            goal = compute_type(self.task.program.graph.type_of(name).dtype)
+            text = total if goal == self.kind else source.value(f"{goal}({total})")
+            source.known[name] = (source.coords(head.position), text)
         for storage in self.task.kernel.writes:
             source.write_at(storage, frozenset(self.nest.out[self.head]))
 
     def _joined(self) -> EmittedKernel:
         """The second kernel of a split: sums of the parts, and what is behind them."""
         source = self.task.source(workspace=True)
-        size = self.batch * self.m * self.n
 
         def body() -> None:
-            total = source.value(f"{self.kind}(0)", "r")
-            with source.block(f"for c in range({self.split}):"):
-                source.line(f"{total} = {total} + w0[u32(c) * u32({size}) + p]")
-            self._behind(source, total)
+            totals = []
+            for n in range(len(self.heads)):
+                totals.append(source.value(f"{self.kind}(0)", "r"))
+                start = f"u32({n * self.batch * self.m * self.n}) + " if n else ""
+                with source.block(f"for c in range({self.split}):"):
+                    source.line(f"{totals[-1]} = {totals[-1]} + w0[u32(c) * u32({self._sums}) + {start}p]")
+            self._behind(source, totals)
 
         return over_points(source, self.nest.out[self.head], 128, 1, body)
 

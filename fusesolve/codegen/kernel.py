@@ -105,8 +105,6 @@ def emit_by(
     nest = build_nest(program, kernel.members)
     if any(program.storage[s].type.size == 0 for s in (*kernel.reads, *kernel.writes)):
         raise UnsupportedError("a tensor of it is empty")
-    if nest.facts.side_by_side:
-        raise UnsupportedError("contractions side by side have no source")
     emitter = emitters.get(nest.template)
     if emitter is None:
         raise UnsupportedError(f"{nest.template.value} groups have no source")

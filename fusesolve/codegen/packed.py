@@ -13,21 +13,29 @@ from fusesolve.codegen.source import INDENT
 from fusesolve.cost.gpu.layout import WARP
 
 
-def pack_parts(kernel: PlannedKernel, parts: Sequence[EmittedKernel], threads: int) -> EmittedKernel:
-    """One launch of `parts` with blocks of `threads` threads; UnsupportedError where a part's warps are not whole."""
+def pack_parts(
+    kernel: PlannedKernel, parts: Sequence[EmittedKernel], spaces: Sequence[int] = (), threads: int = 0
+) -> EmittedKernel:
+    """One launch of `parts` with blocks of `threads` threads, or those of the largest part.
+
+    `spaces`: elements of the group's workspace that each part has, one after the other, where they use it.
+    UnsupportedError where a part's warps are not whole.
+    """
+    threads = threads or max(part.threads for part in parts)
     if any(part.threads % WARP and part.threads < threads for part in parts):
         raise UnsupportedError("a part of the launch has a warp that is not whole")
-    storages = tuple(dict.fromkeys((*kernel.reads, *kernel.writes)))
-    name = {storage: f"a{n}" for n, storage in enumerate(storages)}
+    storages = tuple(dict.fromkeys((*kernel.reads, *kernel.writes, *((-1,) if spaces else ()))))
+    name = {storage: f"a{n}" if storage >= 0 else "w0" for n, storage in enumerate(storages)}
     body = [f"{INDENT}block, tid = u32(cuda.blockIdx.x), u32(cuda.threadIdx.x)"]
     first = 0
     for n, part in enumerate(parts):
         last = n == len(parts) - 1
         test = "else:" if last else f"{'el' if n else ''}if block < u32({first + part.blocks}):"
         number = f"u32(block - u32({first}))" if first else "block"
-        call = f"PART_{n}({number}, {', '.join(name[storage] for storage in part.arguments)})"
+        here = f"w0[{sum(spaces[:n])}:{sum(spaces[: n + 1])}]" if spaces else ""
+        given = ", ".join(name[storage] if storage >= 0 else here for storage in part.arguments)
         own = f"if tid < u32({part.threads}): " if part.threads < threads else ""
-        body += [INDENT + test, f"{INDENT * 2}{own}{call}"]
+        body += [INDENT + test, f"{INDENT * 2}{own}PART_{n}({number}, {given})"]
         first += part.blocks
     return EmittedKernel(
         names=tuple(name.values()), arguments=storages, body=tuple(body), blocks=first, threads=threads,

@@ -30,7 +30,8 @@ def emit_group(program: Program, kernel: PlannedKernel) -> tuple[EmittedKernel, 
     if not kernel.parts:
         raise UnsupportedError("the plan gives no tilings of its parts; write it again with fusesolve plan -o")
     threads = kernel.tiling["threads"]
-    parts = [emit_by(EMITTERS, program, part, threads) for part in kernel.parts]
-    if any(len(part) > 1 for part in parts):
+    made = [emit_by(EMITTERS, program, part, threads) for part in kernel.parts]
+    if any(len(found) > 1 for found in made):
         raise UnsupportedError("a part of the launch is split over blocks")
-    return (pack_parts(kernel, [part for (part,) in parts], threads),)
+    parts = [part for whole, in made for part in whole.parts or (whole,)]
+    return (pack_parts(kernel, parts, threads=threads),)

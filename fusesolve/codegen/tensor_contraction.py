@@ -5,13 +5,15 @@ the group computes is computed element by element while its strip is filled. The
 and what is behind them is computed in one loop over the tile.
 """
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
 from fusesolve.codegen.affine import Affine
-from fusesolve.codegen.contraction import Gemm
+from fusesolve.codegen.contraction import Gemm, Head
 from fusesolve.codegen.kernel import EmittedKernel, Task, TaskSource, Workspace
 from fusesolve.codegen.scalars import UnsupportedError
+from fusesolve.codegen.siblings import emit_siblings
 from fusesolve.codegen.tensor_source import CHUNK, STEP, Mma, swizzle
 from fusesolve.cost.gpu.layout import FMA_STEP, WARP, gemm_bytes
 from fusesolve.graph import DType
@@ -26,6 +28,10 @@ def emit_contraction(task: Task) -> tuple[EmittedKernel, ...]:
 
     Types other than f16 and bf16 have no source on the tensor pipe: they take the FMA pipe, whatever was priced.
     """
+    return emit_siblings(task, _emit) if task.nest.facts.side_by_side else _emit(task)
+
+
+def _emit(task: Task) -> tuple[EmittedKernel, ...]:
     plain = Gemm(task)
     tensor = task.tile("tile_k", FMA_STEP) > FMA_STEP and {kind.dtype for kind in plain.types[:2]} <= set(KINDS)
     return TensorGemm(task).emit() if tensor else plain.emit()
@@ -67,7 +73,7 @@ class TensorGemm(Gemm):
             blocks_c=blocks_c, inner_r=self.along_k(left=not self.swapped), inner_c=self.along_k(left=self.swapped),
         )  # fmt: skip
         self.high, self.wide = 2 * blocks_r, 2 * blocks_c
-        self.copies = {left: self._copied(left=left) for left in (True, False)}
+        self.copies = {left: self._copies(left=left) for left in (True, False)}
 
     def shared_bytes(self) -> int:
         """All stages of both strips, asked for at launch; the tile's sums take their place at the end."""
@@ -119,7 +125,7 @@ class TensorGemm(Gemm):
     def _fill(self, source: TaskSource, *, left: bool) -> None:
         """One strip of one step: by copies of chunks, or element by element."""
         copy = self.copies[left]
-        count = self.side(left=left).width * STEP // (CHUNK if copy is not None else 1)
+        count = self.side(left=left).width * STEP // (CHUNK if copy else 1)
         threads = self.tile.threads
         if count % threads == 0 and count // threads <= UNROLLED_COPIES:
             with source.block(f"for q in range({count // threads}):"):
@@ -131,10 +137,10 @@ class TensorGemm(Gemm):
             self._slot(source, copy, left=left)
             source.line(f"f = u32(f + u32({threads}))")
 
-    def _slot(self, source: TaskSource, copy: Copy | None, *, left: bool) -> None:
+    def _slot(self, source: TaskSource, copy: Sequence[Copy], *, left: bool) -> None:
         """The chunk or the element with number `f` of a strip, neighbours in memory by neighbouring threads."""
         along_k, width = self.along_k(left=left), self.side(left=left).width
-        unit = CHUNK if copy is not None else 1
+        unit = CHUNK if copy else 1
         inner = (STEP if along_k else width) // unit
         outer_name, inner_name = ("w", "kk") if along_k else ("kk", "w")
         source.line(f"{outer_name} = u32(f // u32({inner}))")
@@ -147,26 +153,33 @@ class TensorGemm(Gemm):
             chunk, line = f"(w // u32(8){turned})", f"kk * u32({width})"
         rest = "" if unit > 1 else f" + {inner_name} % u32(8)"
         source.line(f"slot = u32(strip + {line} + {chunk} * u32(8){rest})")
-        if copy is None:
+        if not copy:
             self.element(source, left=left)
             source.line(f"strips[slot] = pack_{self.dtype.value}(x)")
         else:
             self._copy(source, copy, left=left)
 
-    def _copy(self, source: TaskSource, copy: Copy, *, left: bool) -> None:
+    def _copy(self, source: TaskSource, copies: Sequence[Copy], *, left: bool) -> None:
         side = self.side(left=left)
         source.line("ki = u32(k_base + kk)")
-        source.line(f"{side.flat} = u32({side.base} + w)")
+        source.line(f"{side.flat} = u32({side.base} + {side.place})")
         source.line(f"inside = {side.flat} < u32({side.extent}) and ki < end")
         place, depth = len(source.lines), source.depth
-        with source.scope():
-            source.line(f"from_ = u32({source.index(copy.offset)}) if inside else u32(0)")
+        for copy, _ in zip(copies, self.strips_of(source, left=left), strict=True):
+            with source.scope():
+                source.line(f"from_ = u32({source.index(copy.offset)}) if inside else u32(0)")
+            bytes_ = "u32(16) if inside else u32(0)"
+            source.line(f"copy16_{self.dtype.value}(where(strips, slot), where({copy.array}, from_), {bytes_})")
         source.unravel(side.flat, side.loops, place, depth)
         source.unravel("ki", self.loops.k, place, depth)
-        bytes_ = "u32(16) if inside else u32(0)"
-        source.line(f"copy16_{self.dtype.value}(where(strips, slot), where({copy.array}, from_), {bytes_})")
 
-    def _copied(self, *, left: bool) -> Copy | None:
+    def _copies(self, *, left: bool) -> list[Copy]:
+        """Operands of which chunks can be copied as they lie, one of each contraction; none where one cannot be."""
+        heads = self.heads[:1] if left else self.heads
+        found = [self._copied(head, left=left) for head in heads]
+        return [copy for copy in found if copy is not None] if None not in found else []
+
+    def _copied(self, head: Head, *, left: bool) -> Copy | None:
         """The operand where chunks of it can be copied as they lie, else None.
 
         It is one load without arithmetic or test, of the type that the pipe takes, and every chunk is contiguous and
@@ -174,7 +187,7 @@ class TensorGemm(Gemm):
         """
         probe = _Probe(self.task)
         with ExitStack() as open_:
-            text = self.operand(probe, open_, left=left)
+            text = self.operand(probe, open_, head, left=left)
         if text != _Probe.LOADED or probe.lines or len(probe.loads) != 1:
             return None
         storage, offset = probe.loads[0]
@@ -202,12 +215,13 @@ class TensorGemm(Gemm):
             source.line(f"sums[{slot}] = acc[(r // 2 * {mma.blocks_c} + c // 2) * 4 + r % 2 * 2 + c % 2]")
         source.line("cuda.syncthreads()")
         source.line("f = tid")
-        with source.block(f"while f < u32({tile.m * tile.n}):"):
-            source.line(f"w = u32(f // u32({tile.n}))")
-            source.line(f"v = u32(f % u32({tile.n}))")
+        with source.block(f"while f < u32({tile.m * self.own}):"):
+            source.line(f"w = u32(f // u32({self.own}))")
+            source.line(f"v = u32(f % u32({self.own}))")
             source.line("mi = u32(m_base + w)")
             source.line("ni = u32(n_base + v)")
-            self.point(source, space, f"sums[{self._sum_slot('w', 'v')}]")
+            columns = [f"u32({n * self.own}) + v" if n else "v" for n in range(len(self.heads))]
+            self.point(source, space, [f"sums[{self._sum_slot('w', column)}]" for column in columns])
             step = source.block_threads(tile.threads)  # not a number: the compiler would unroll all of it
             source.line(f"f = u32(f + {step})")
 

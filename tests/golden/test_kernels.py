@@ -95,6 +95,16 @@ GOLDEN = {
         ["h = cast(x; to=f16)", "n = slice_update(old, h; axis=1, start=5)"], "movement",
         {"threads": 32, "per_thread": 1},
     ),
+    "siblings_sharing_tiles": (
+        ["x: f16[20,72]", "g: f16[72,40]", "u: f16[72,40]"],
+        ["a = matmul(x, g)", "b = matmul(x, u)", "s = sigmoid(a)", "t = mul(a, s)", "y = mul(t, b)"], "contraction",
+        {"tile_m": 16, "tile_n": 64, "split": 1, "tile_k": 64, "stages": 2},
+    ),
+    "siblings_split": (
+        ["x: f32[20,70]", "g: f32[70,30]", "u: f32[70,9]", "v: f32[70,30]", "c: f32[9]"],
+        ["p = tanh(x)", "a = matmul(p, g)", "b = matmul(p, u)", "d = add(b, c)", "e = matmul(p, v)", "f = mul(a, e)"],
+        "contraction", {"tile_m": 16, "tile_n": 32, "split": 2},
+    ),
     "packed": (
         ["a: f16[20,64]", "b: f16[64,40]", "c: f32[30,50]", "d: f32[50,24]", "x: f32[6,300]", "y: f32[700]",
          "z: f32[4,40]"],

@@ -200,9 +200,13 @@ def test_what_has_no_source_says_why():
     assert "u32" in CpuKernels(planned).made.refused[0]
 
 
-def test_what_the_other_emitter_refuses_is_refused_here_too():
-    """An update in place, and products side by side: one gate for both emitters."""
+def test_what_only_a_device_has_is_refused_with_its_reason():
+    """An update in place, and products side by side."""
     planned = whole(
         ["c: f32[8,4; alias_out=n]", "u: f32[2,4]"], ["n = slice_update(c, u; axis=0, start=3)"], ["n"]
     )  # fmt: skip
     assert CpuKernels(planned).made.refused == {0: "an update in place has no CPU source"}
+    planned = whole(
+        ["x: f32[8,4]", "a: f32[4,6]", "b: f32[4,6]"], ["m = matmul(x, a)", "n = matmul(x, b)"], ["m", "n"]
+    )  # fmt: skip
+    assert CpuKernels(planned).made.refused == {0: "contractions side by side have no CPU source"}

@@ -23,12 +23,18 @@ def _emit_reduction(task: Task) -> tuple[CpuKernel, ...]:
     return emit_rows(task) if not order or order[-1] in nest.reduced else emit_columns(task)
 
 
+def _emit_contraction(task: Task) -> tuple[CpuKernel, ...]:
+    if task.nest.facts.side_by_side:
+        raise UnsupportedError("contractions side by side have no CPU source")
+    return emit_columns(task)
+
+
 EMITTERS: Mapping[Template, Callable[[Task], tuple[CpuKernel, ...]]] = {
     Template.POINTWISE: emit_points,
     Template.MOVEMENT: emit_points,
     Template.ROW: _emit_reduction,
     Template.REDUCTION: _emit_reduction,
-    Template.CONTRACTION: emit_columns,
+    Template.CONTRACTION: _emit_contraction,
 }
 
 
