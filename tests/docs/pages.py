@@ -2,7 +2,7 @@
 
 `python -m tests.docs.pages [PAGE...]` writes the output blocks anew (`make docs`; without PAGE those of all pages but
 the studies, which take minutes: name `docs/studies/*.md` for them). A block of output is marked by a comment on
-the line before it: `<!-- output: fusesolve plan --hw h100.yaml -->`.
+the line before it: `<!-- output: fusesolve plan --hw h100.yaml -->`. Pictures follow their tables (`pictures.py`).
 """
 
 import re
@@ -11,6 +11,8 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+from tests.docs.pictures import PICTURE, draw_picture
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -62,11 +64,13 @@ def refresh(text: str) -> str:
 
 
 def main(pages: Sequence[Path]) -> None:
-    """Write every one of these pages that has marked blocks anew."""
+    """Write every one of these pages that has marked blocks anew, and the picture of its first one if it shows one."""
     for page in pages:
         text = page.read_text()
         if OUTPUT.search(text):
             page.write_text(refresh(text))
+        if PICTURE.search(text):
+            draw_picture(page, next(shown for _, shown in outputs(page)))
 
 
 if __name__ == "__main__":

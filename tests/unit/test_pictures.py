@@ -3,9 +3,11 @@
 import importlib.util
 import json
 import re
+import shlex
 import shutil
 from html.parser import HTMLParser
 
+import jsonschema
 import pytest
 
 import fusesolve
@@ -18,9 +20,12 @@ from fusesolve.report.pictures.other_pages import compare_page, validation_page
 from fusesolve.report.pictures.overlays import dot_text, node_data_document, trace_document
 from fusesolve.report.pictures.page import Number, Page, Table
 from fusesolve.report.pictures.plan_page import plan_page
-from fusesolve.report.pictures.whatif_pages import sweep_page
+from fusesolve.report.pictures.whatif_pages import sensitivity_page, sweep_page, thresholds_page
+from fusesolve.schema import load_schema
+from tests.docs.pages import STUDIES, commands
 
 EVIL = "</script><img src=x onerror=alert(1)>"
+INK = "document.querySelector('.figure')._fullLayout.font.color"
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
@@ -189,26 +194,129 @@ VALIDATED = {
 }  # fmt: skip
 
 
-def pages(block):
-    return {
-        "plan": plan_page(*block), "compare": compare_page(COMPARED), "sweep": sweep_page(SWEEP),
-        "validation": validation_page(VALIDATED),
+SEGMENTS = [
+    {"low": 1e-6, "high": 4e-6, "plan_sha256": "a" * 64, "kernels": 3, "low_ns": 5000, "high_ns": 9000},
+    {"low": 4.1e-6, "high": 5e-6, "plan_sha256": "b" * 64, "kernels": 2, "low_ns": 9100, "high_ns": 9600},
+    {"low": 5.1e-6, "high": 9e-6, "plan_sha256": None, "kernels": None, "low_ns": None, "high_ns": None},
+]  # fmt: skip
+CHANGES = [
+    {
+        "below": 4e-6, "above": 4.1e-6, "below_sha256": "a" * 64, "above_sha256": "b" * 64, "gain_ns": 10,
+        "gain_at_end_ns": 400, "groups": [{"kind": "merged", "nodes": ["t<b>", "y"], "from": 2, "to": 1}],
+    },
+    {
+        "below": 5e-6, "above": 5.1e-6, "below_sha256": "b" * 64, "above_sha256": None, "gain_ns": None,
+        "gain_at_end_ns": None, "groups": [],
+    },
+]  # fmt: skip
+THRESHOLDS = {
+    "format": "fusesolve-thresholds/1", "path": "launch.stream", "dimension": "seconds",
+    "set": ["memory.dram.bandwidth"],
+    "lines": [
+        {
+            "graph": "g", "hardware": "h", "path": "launch.stream", "resolution": 1e-7, "segments": SEGMENTS,
+            "changes": CHANGES, "set": {"memory.dram.bandwidth": b},
+        }
+        for b in (1e12, 4e12)
+    ],
+}  # fmt: skip
+SENSITIVITY = {
+    "format": "fusesolve-sensitivity/1", "set": [],
+    "lines": [
+        {
+            "graph": "g", "hardware": "h", "plan_sha256": "a" * 64, "objective_ns": 1000, "kernels": 2, "set": {},
+            "numbers": [
+                {
+                    "path": path, "value": value, "dimension": dimension, "elasticity": elasticity, "delta_ns": -9,
+                    "step": 0.01, "accuracy": 0.05, "could_flip": elasticity > 0, "stuck": None,
+                }
+                for path, value, dimension, elasticity in (
+                    ("memory.dram.bandwidth", 1e12, "bytes per second", -0.9), ("launch.stream", 1e-6, "seconds", 0.1),
+                )
+            ],
+        }
+    ],
+}  # fmt: skip
+
+
+def hovers(text):
+    """All tooltips of the figures of a page."""
+    found = re.findall(r"class=figure-data data-for=f\d+>(.*?)</script>", text, re.DOTALL)
+    traces = [trace for figure in found for trace in json.loads(figure)["data"]]
+    return [line for trace in traces for line in trace.get("hovertext", ())], traces
+
+
+def test_the_map_of_thresholds_has_a_named_phase_a_plan_and_says_what_changes():
+    jsonschema.validate(THRESHOLDS, load_schema("thresholds"))
+    texts, traces = hovers(thresholds_page(THRESHOLDS))
+    names = ["plan 1: 3 kernels, aaaaaaaa", "plan 2: 2 kernels, bbbbbbbb", "no plan"]
+    assert sorted(trace["name"] for trace in traces) == sorted(names)
+    assert len({trace["marker"]["color"] for trace in traces}) == 3
+    first = next(trace for trace in traces if trace["name"] == names[0])
+    assert first["y"] == ["1 TB/s", "4 TB/s"]
+    assert first["text"] == ["1", "1"]
+    # in us: from 1 up to half-way between 4 and 4.1
+    assert (first["base"], first["x"]) == (pytest.approx([1.0, 1.0]), pytest.approx([3.05, 3.05]))
+    hover = next(text for text in texts if text.startswith("<b>plan 1"))
+    assert "1 us .. 4 us<br>time 5 us .. 9 us<br>above it: merged 2 &gt; 1: t&lt;b&gt;+y" in hover
+
+
+def test_the_tornado_marks_what_could_flip_the_plan():
+    jsonschema.validate(SENSITIVITY, load_schema("sensitivity"))
+    _, traces = hovers(sensitivity_page(SENSITIVITY))
+    found = {trace["name"]: (trace["y"], trace["x"]) for trace in traces}
+    assert found == {
+        "holds within its stated accuracy": (["memory.dram.bandwidth"], [-0.9]),
+        "could flip the plan": (["launch.stream"], [0.1]),
+    }
+
+
+def test_a_sweep_over_two_numbers_has_a_map_of_its_own():
+    _, traces = hovers(sweep_page(SWEEP))
+    phases = {trace["name"]: trace["y"] for trace in traces if trace["type"] == "bar"}
+    assert phases == {
+        "plan 1: 2 kernels, aaaaaaaa": ["1 us", "2 us"], "plan 2: 2 kernels, bbbbbbbb": ["1 us", "1 us", "2 us", "2 us"]
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_search_has_no_page(capsys, tmp_path):
+    question = ["--minimise", "launch.stream=1us..2us", "--target", "1ms", "--html", str(tmp_path / "p.html")]
+    assert main(["whatif", "softmax", "--hw", "h100", *question]) == 2
+    assert "--html shows a sweep, --threshold or --sensitivity" in capsys.readouterr().err
+
+
+def study_pages(folder):
+    """The pages that the commands of the studies write, with two steps a range; and how many figures each has."""
+    found = {}
+    for line in [line for study in STUDIES for line in commands(study) if "--html" in line]:
+        words = [re.sub(r"(\.\.[^:]*):\d+", r"\1:2", word) for word in shlex.split(line)[1:]]
+        for option in ("-o", "--html"):
+            place = words.index(option) + 1
+            words[place] = str(folder / words[place])
+        assert main([*words, "--workers", "1", "-q"]) == 0
+        path = folder / words[words.index("--html") + 1]
+        found[path.stem] = (path.read_text(encoding="utf-8"), 1)
+    return found
+
+
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine: install chromium to run this test")
 @pytest.mark.skipif(importlib.util.find_spec("playwright") is None, reason="playwright is not installed")
-def test_a_browser_shows_the_pages_without_an_error(block, tmp_path, theme):
+def test_a_browser_shows_the_pages_without_an_error(block, tmp_path):
+    """Every kind of page, and those of the studies' own commands, by day and by night."""
     from playwright.sync_api import sync_playwright
 
-    figures = {"plan": 3, "compare": 1, "sweep": 2, "validation": 1}
+    pages = {
+        "plan": (plan_page(*block), 3), "compare": (compare_page(COMPARED), 1), "sweep": (sweep_page(SWEEP), 2),
+        "validation": (validation_page(VALIDATED), 1), "thresholds": (thresholds_page(THRESHOLDS), 1),
+        "sensitivity": (sensitivity_page(SENSITIVITY), 1), **study_pages(tmp_path),
+    }  # fmt: skip
+    assert {"launch", "llama", "scratchpad"} <= set(pages)
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=BROWSER, args=["--no-sandbox", "--disable-gpu"])
-        for name, text in pages(block).items():
+        for name, (text, figures) in pages.items():
             path = tmp_path / f"{name}.html"
             path.write_text(text, encoding="utf-8")
-            view = browser.new_page(color_scheme=theme)
+            view = browser.new_page(color_scheme="light")
             view.set_default_timeout(120_000)
             faults = []
             view.on("console", lambda item, found=faults: found.append(item.text) if item.type == "error" else None)
@@ -216,10 +324,13 @@ def test_a_browser_shows_the_pages_without_an_error(block, tmp_path, theme):
             view.on("request", lambda item, found=faults: None if item.url.startswith(("file:", "data:", "blob:"))
                     else found.append(item.url))  # fmt: skip
             view.goto(path.as_uri())
-            view.wait_for_function(f"document.querySelectorAll('.main-svg').length >= {figures[name]}")
+            view.wait_for_function(f"document.querySelectorAll('.main-svg').length >= {figures}")
+            by_day = view.evaluate(INK)
+            view.emulate_media(color_scheme="dark")
+            view.wait_for_function(f"({INK}) !== {json.dumps(by_day)}")  # the figures are drawn anew in the other ink
             rows = view.locator("tbody tr").count()
             view.locator("input[type=search]").first.fill("no such text")
-            assert view.locator("tbody tr:visible").count() == 0 < rows
+            assert view.locator("tbody tr:visible").count() < rows
             view.locator("th").first.click()
             assert faults == [], name
             view.close()

@@ -51,7 +51,7 @@ class Number:
 Cell: TypeAlias = str | Number
 
 # What all figures have in common; colours are the page's own, by its theme.
-LAYOUT: dict[str, Any] = {"margin": {"l": 70, "r": 20, "t": 30, "b": 50}, "font": {"size": 12}, "template": "none"}
+LAYOUT: dict[str, Any] = {"margin": {"l": 70, "r": 20, "t": 30, "b": 60}, "font": {"size": 12}, "template": "none"}
 
 
 def time_cell(ns: float | None) -> Number:

@@ -186,7 +186,7 @@ def _map(heading: str, bars: Sequence[_Bar], phases: Phases, path: str, rows: st
     order = list(dict.fromkeys(bar.row for bar in bars))
     figure.update_layout(
         **{**LAYOUT, "margin": {**LAYOUT["margin"], "l": 30 + 7 * max(map(len, order), default=0)}}, barmode="overlay",
-        bargap=0.06, legend={"orientation": "h", "y": -60 / (46 * len(order) + 60), "yanchor": "top"},
+        bargap=0.06, showlegend=True, legend={"orientation": "h", "y": -60 / (46 * len(order) + 60), "yanchor": "top"},
     )  # fmt: skip
     figure.update_xaxes(title=axis.title)
     figure.update_yaxes(
