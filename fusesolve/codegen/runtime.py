@@ -161,12 +161,13 @@ class Compiler:
         return Compiled(**answer)
 
 
-def load_generated(path: Path) -> ModuleType:
-    """Import a generated file as a module."""
+def load_generated(path: Path, given: Mapping[str, object] | None = None) -> ModuleType:
+    """Import a generated file as a module; `given` are names that it finds defined."""
     spec = importlib.util.spec_from_file_location("generated_plan", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    vars(module).update(given or {})
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module

@@ -18,7 +18,8 @@ from fusesolve.cost.table import Allowed, Array, Columns, PriceOptions, Prices, 
 from fusesolve.group import TEMPLATES, Template
 from fusesolve.hardware import HardwareProfile, launch_overhead
 
-TASK_POINTS = 16_384.0  # points of a task of the emitter
+TASK_POINTS = 16_384  # points of a task of the emitter: far above the cost of handing it out, small beside the caches
+STREAMED = 64 << 20  # bytes that a kernel reads and writes from which its stores go around the caches
 BATCHES: Columns = {"tiles": np.array([[1.0]])}
 LIBRARY_CALL = 2e-6  # seconds of one NumPy call, default
 

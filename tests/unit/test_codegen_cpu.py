@@ -79,6 +79,17 @@ def test_every_loop_form_agrees_with_the_reference(kernels, name):
     assert good and row.ok is True, row.note
 
 
+@pytest.mark.parametrize("name", ["points", "softmax", "split"])
+def test_stores_around_the_caches_write_the_same(monkeypatch, name):
+    """Rows of odd lengths, so that most strips begin and end inside a block of 32 bytes; f32 and bf16."""
+    monkeypatch.setattr("fusesolve.codegen.cpu.source.STREAMED", 0)
+    planned = whole(*CASES[name])
+    execute = CpuKernels(planned)
+    assert ("stream(" in execute.made.text.split("nogil=True")[1]) == (name != "split")  # a sum a row is no strip
+    row, good = judged(planned, execute, {})
+    assert good, row.note
+
+
 def test_loops_that_memory_walks_as_one_are_one(kernels):
     """Three axes of dense tensors are one vector loop without a division; a transpose keeps them apart."""
     body = "\n".join(kernels("points")[1].made.kernels[0][0].body)
@@ -103,9 +114,9 @@ def test_a_costly_value_of_several_passes_is_held_for_the_row(kernels):
 @pytest.mark.parametrize(
     "change",
     [
-        ("s0[c] = s0[c] + ", "s0[c] = s0[c] - "),  # the sum's sign
-        ("min(256, 257 - s)", "min(256, 256 - s)"),  # the tail of the row
-        ("s0[c] = f32(0.0)", "s0[c] = f32(1.0)"),  # the identity of the fold
+        ("r0 = sum_any(r0, v0)", "r0 = sum_any(r0, -v0)"),  # the sum's sign
+        ("for c in range(0, 257):", "for c in range(0, 256):"),  # the tail of the row
+        ("r0 = f32(0.0)", "r0 = f32(9.0)"),  # the identity of the fold
     ],
 )
 def test_a_wrong_kernel_is_caught(kernels, change):
@@ -128,7 +139,7 @@ def test_vector_functions_are_accurate_to_four_in_ten_million(functions):
             truth = exact(x.astype(np.float64))
             rounded = truth.astype(np.float32)
         got = np.array([function(item) for item in x])
-        normal = np.isfinite(rounded) & (np.abs(rounded) > 1.2e-38)
+        normal = np.isfinite(rounded) & (np.abs(rounded) > 2.0**-125)
         assert np.max(np.abs(got[normal] / truth[normal] - 1)) < 4e-7, name
         assert np.array_equal(got[np.isinf(rounded)], rounded[np.isinf(rounded)]), name
         assert math.isnan(function(np.float32(math.nan))), name

@@ -1,6 +1,6 @@
 """What row and column kernels share: reductions in stages, and the writes that each pass can make."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 
 from fusesolve.codegen.cpu.source import CpuSource
@@ -12,6 +12,23 @@ from fusesolve.codegen.scalars import UnsupportedError, compute_type
 from fusesolve.codegen.windows import enter, product, sum_type
 from fusesolve.ops import operand_types
 from fusesolve.ops.definition import OpKind
+
+
+class AnyOrder(Fold):
+    """A fold of floats whose order is free, so that its loop becomes one of vectors with several partial results."""
+
+    __slots__ = ()
+
+    def join(self, left: str, right: str) -> str:
+        """Two accumulators in one (values only)."""
+        name = _ANY_ORDER.get(self.op)
+        return super().join(left, right) if name is None else f"{name}({left}, {right})"
+
+
+_ANY_ORDER: Mapping[str, str] = {
+    "reduce_sum": "sum_any", "reduce_mean": "sum_any", "reduce_prod": "product_any", "reduce_max": "most",
+    "reduce_min": "least",
+}  # fmt: skip
 
 
 class Stages:
@@ -64,7 +81,9 @@ class Stages:
         node = graph.nodes[op.node]
         result = graph.type_of(node.outputs[0])
         if op.kind is OpKind.REDUCE:
-            return make_fold(node.op, graph.type_of(node.reads[0]), result, op.reduced)
+            made = make_fold(node.op, graph.type_of(node.reads[0]), result, op.reduced)
+            floating = made.kind in ("f32", "f64")
+            return AnyOrder(made.op, made.kind, made.count, made.result) if floating else made
         return Fold("reduce_sum", sum_type(operand_types(graph, node)), op.reduced, compute_type(result.dtype))
 
 

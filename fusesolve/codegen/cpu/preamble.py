@@ -1,8 +1,9 @@
 """The fixed head of every generated CPU file: types, and functions that the compiler can turn into vector code.
 
-`exp`, `tanh`, `erf` and `expm1` of f32 are polynomials that were fitted for this file by reweighted least squares on
-Chebyshev points (ranges in the comments; relative errors below 4e-7, measured in the tests against f64): a loop that
-calls the C library stays scalar. All other functions, and all of f64, are the C library's.
+`exp`, `tanh`, `erf` and `expm1` of f32 are polynomials, for `erf` a quotient of two, that were fitted for this file by
+reweighted least squares on Chebyshev points (ranges in the comments; relative errors below 4e-7, measured in the tests
+against f64; `exp` gives 0 below 2**-125): a loop that calls the C library stays scalar. All other functions, and all of
+f64, are the C library's.
 """
 
 PREAMBLE = '''\
@@ -11,6 +12,7 @@ import math
 import numpy as np
 from llvmlite import ir
 from numba import njit, prange, types
+from numba.np.arrayobj import make_array
 from numba.extending import intrinsic, overload
 
 b1, i8, i16, i32, i64 = np.bool_, np.int8, np.int16, np.int32, np.int64
@@ -50,6 +52,83 @@ def pick(context, condition, yes, no):
     if yes != no:
         return None
     return yes(types.boolean, yes, no), lambda ctx, builder, sig, args: builder.select(*args)
+
+
+@njit(error_model="numpy", fastmath={"reassoc", "contract"})
+def sum_any(a, b):
+    """a + b in a sum whose order is free: a loop of them becomes one of vectors."""
+    return a + b
+
+
+@njit(error_model="numpy", fastmath={"reassoc", "contract"})
+def product_any(a, b):
+    """a * b in a product whose order is free."""
+    return a * b
+
+
+def extreme(name):
+    """The LLVM operation of that name on two floats: NaN where one of them is NaN."""
+
+    @intrinsic
+    def call(context, a, b):
+        def generate(ctx, builder, sig, args):
+            kind = args[0].type
+            made = ir.FunctionType(kind, [kind, kind])
+            return builder.call(builder.module.declare_intrinsic(name, [kind], made), args)
+
+        return (a(a, a), generate) if a == b else None
+
+    return call
+
+
+most, least = extreme("llvm.maximum"), extreme("llvm.minimum")
+
+
+@intrinsic
+def place_of(context, array, at):
+    """The address of an element."""
+
+    def generate(ctx, builder, sig, args):
+        data = make_array(sig.args[0])(ctx, builder, args[0]).data
+        return builder.ptrtoint(builder.gep(data, [args[1]]), ir.IntType(64))
+
+    return types.uint64(array, types.uint64), generate
+
+
+@intrinsic
+def pass_by(context, to, source):
+    """Copy 32 bytes to an address that is a multiple of 32, around the caches."""
+
+    def generate(ctx, builder, sig, args):
+        vector = ir.VectorType(ir.IntType(32), 8).as_pointer()
+        store = builder.store(
+            builder.load(builder.inttoptr(args[1], vector), align=1), builder.inttoptr(args[0], vector), align=32
+        )
+        store.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)]))
+        return ctx.get_dummy_value()
+
+    return types.void(types.uint64, types.uint64), generate
+
+
+@intrinsic
+def fence(context):
+    """Let every store that went around the caches be seen before what follows."""
+    return types.void(), lambda ctx, builder, sig, args: (builder.fence("seq_cst"), ctx.get_dummy_value())[1]
+
+
+@njit(error_model="numpy")
+def stream(array, at, strip, count):
+    """Copy `count` elements of `strip` into `array` from `at` on; whole blocks of 32 bytes go around the caches."""
+    size, to = u64(array.itemsize), place_of(array, u64(at))
+    head = min(u64(count), (u64(0) - to) % u64(32) // size)
+    blocks = (u64(count) - head) * size // u64(32)
+    for i in range(head):
+        array[u64(at) + u64(i)] = strip[u64(i)]
+    source = place_of(strip, head)
+    for i in range(blocks):
+        pass_by(to + head * size + u64(i) * u64(32), source + u64(i) * u64(32))
+    for i in range(head + blocks * u64(32) // size, u64(count)):
+        array[u64(at) + u64(i)] = strip[u64(i)]
 
 
 @intrinsic
@@ -97,25 +176,18 @@ def rsqrt64(x):
 
 
 @njit(error_model="numpy")
-def power_of_two(n):
-    """2**n for a whole f32 n between -252 and 254, in two factors so that no exponent overflows."""
-    k = i32(n)
-    half = i32(k >> i32(1))
-    low = float_of_bits(i32((half + i32(127)) << i32(23)))
-    return low, float_of_bits(i32((k - half + i32(127)) << i32(23)))
-
-
-@njit(error_model="numpy")
 def exp_f32(x):
     y = pick(x < f32(-105), f32(-105), x)
     y = pick(y > f32(89), f32(89), y)
-    n = np.floor(y * f32(1.4426950408889634) + f32(0.5))
+    t = y * f32(1.4426950408889634) + f32(12583038)  # the sum has no fraction: its low bits are n + 126
+    n = t - f32(12583038)
     r = y - n * f32(0.693359375) - n * f32(-2.12194440e-4)  # |r| <= log(2) / 2
-    p = f32(0.001395057886838913) * r + f32(0.00836894754320383)
-    p = (p * r + f32(0.04166620597243309)) * r + f32(0.166665181517601)
-    p = (p * r + f32(0.5)) * (r * r) + r + f32(1)
-    low, high = power_of_two(n)
-    return p * low * high
+    s = r * r
+    p = f32(0.016580458730459213) * r + f32(0.08379678428173065)  # 2 * exp(r), in pairs: a chain would wait for itself
+    p = p * s + (f32(0.33335280418395996) * r + f32(0.9999828934669495))
+    p = p * s + (f32(1.9999994039535522) * r + f32(2))
+    k = i32(bits_of_float(t) << i32(23))  # the exponent of 2 ** (n - 1); below 0 where that is too small for f32
+    return p * float_of_bits(pick(k < i32(0), i32(0), k))
 
 
 @njit(error_model="numpy")
@@ -131,19 +203,17 @@ def tanh_f32(x):
 
 @njit(error_model="numpy")
 def erf_f32(x):
-    t = math.fabs(x)
     s = x * x
-    p = f32(-9.680126822786406e-06) * s + f32(0.00011270541290286928)  # |x| < 1
-    p = (p * s + f32(-0.0008484710706397891)) * s + f32(0.005221074912697077)
-    p = (p * s + f32(-0.02686544507741928)) * s + f32(0.11283782869577408)
-    small = ((p * s + f32(-0.37612637877464294)) * s + f32(1.128379225730896)) * x
-    t = pick(t > f32(4), f32(4), t)
-    q = f32(-0.00018638269102666527) * t + f32(0.0029476915951818228)  # -log(1 - erf(t)), 1 <= t <= 4
-    q = (q * t + f32(-0.021838193759322166)) * t + f32(0.1031070128083229)
-    q = (q * t + f32(0.6381445527076721)) * t + f32(1.1270893812179565)
-    e = f32(1) - exp_f32(-(q * t + f32(0.0003414820821490139)))
-    large = pick(x < f32(0), -e, e)
-    return pick(s < f32(1), small, large)
+    s = pick(s > f32(14.44), f32(14.44), s)  # |x| < 3.8; beyond, the quotient is over 1
+    u = s * s
+    p = f32(0.05485447496175766) * s + f32(7.30638313293457)
+    p = p * u + (f32(92.18940734863281) * s + f32(1333.9954833984375))
+    p = p * u + (f32(4749.61962890625) * s + f32(28775.216796875))
+    q = (s + f32(28.9466552734375)) * u + (f32(374.0355224609375) * s + f32(2868.69921875))
+    q = q * u + (f32(12709.6884765625) * s + f32(25501.37109375))
+    e = x * p / q
+    e = pick(e < f32(-1), f32(-1), e)
+    return pick(e > f32(1), f32(1), e)
 
 
 @njit(error_model="numpy")

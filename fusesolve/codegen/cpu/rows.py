@@ -1,8 +1,8 @@
 """Row kernels on a CPU: the innermost loop in memory is reduced. A task takes rows, in passes over their elements.
 
-A fold keeps `LANES` partial results in an array that stays in the first-level cache, so that its loop has no carried
-dependency and needs no reordering licence; they are joined at the end of a pass. What one pass computes at a price
-and a later one needs again is held for the row where the row is short enough for the second-level cache.
+A fold of floats is free in its order, so that its loop becomes vectors with several partial results. What one pass
+computes at a price and a later one needs again is held for the row where the row is short enough for the second-level
+cache.
 """
 
 from contextlib import ExitStack
@@ -14,6 +14,7 @@ from fusesolve.codegen.cpu.folds import Stages, take
 from fusesolve.codegen.cpu.points import over_points
 from fusesolve.codegen.cpu.source import CpuSource, Run, merged_runs
 from fusesolve.codegen.cpu.tasks import CpuKernel, counted_loop, each_row, finished, unflatten, vector_loop
+from fusesolve.codegen.folds import Fold
 from fusesolve.codegen.kernel import Task, ceil_div, kernel_order
 from fusesolve.codegen.lanes import Partial
 from fusesolve.codegen.scalars import UnsupportedError, compute_type
@@ -21,7 +22,7 @@ from fusesolve.codegen.values import Index
 from fusesolve.ops import OPS
 from fusesolve.ops.definition import OpKind
 
-LANES = 256  # partial results of a fold
+CHUNK = 32_768  # elements of a row that one task folds where few long rows are split
 HELD = 32_768  # elements of a row that may be held
 SPLIT = 65_536  # elements of a row from which few rows are split over tasks
 FEW = 16  # rows
@@ -91,7 +92,6 @@ class _Rows:
     def emit(self) -> CpuKernel:
         """The whole kernel."""
         source = self.source
-        self.lanes = min(LANES, self.runs[-1].extent if self.runs else 1)
         with ExitStack() as open_:
             head = len(source.lines)
             tasks = open_.enter_context(each_row(source, self.row_runs, self.count))
@@ -105,7 +105,7 @@ class _Rows:
         loops = frozenset((*self.rows, *self.inner))
         for walk, (stage, folds, stores) in enumerate(self.stages.passes()):
             source.walk = walk
-            arrays += self._pass(folds, stores, loops)
+            self._pass(folds, stores, loops)
             source.walk = -1
             self._hoist(stage + 1)
         for storage in self.stages.early_writes():
@@ -124,58 +124,24 @@ class _Rows:
                     source.shared.names[key] = name
         return lines
 
-    def _pass(self, folds: list[int], stores: list[int], loops: frozenset[int]) -> list[str]:
-        source, arrays = self.source, []
-        parts: list[Partial] = []
-        for i in folds:
-            fold = self.stages.fold(i)
-            if fold.indexed:
-                parts.append(Partial(fold, source.value(fold.start(), "r"), source.value("i64(0)", "r")))
-                continue
-            name = source.fresh("s")
-            arrays.append(f"    {name} = np.empty({self.lanes}, {fold.kind})")
-            with source.block(f"for c in range({self.lanes}):"):
-                source.line(f"{name}[c] = {fold.start()}")
-            parts.append(Partial(fold, f"{name}[c]"))
+    def _pass(self, folds: list[int], stores: list[int], loops: frozenset[int]) -> None:
+        source = self.source
+        parts = [_started(source, self.stages.fold(i)) for i in folds]
         with ExitStack() as open_:
-            self._loops(open_, split=any(not part.fold.indexed for part in parts))
+            for run in self.runs[:-1]:
+                open_.enter_context(counted_loop(source, run))
+            if self.runs:
+                open_.enter_context(vector_loop(source, self.runs[-1], stores=bool(stores)))
+            else:
+                open_.enter_context(source.block("for c in range(1):"))
             source.element_depth = source.depth
             for i, part in zip(folds, parts, strict=True):
                 take(source, self.task, i, part)
             for storage in stores:
                 source.write_at(storage, loops)
         for i, part in zip(folds, parts, strict=True):
-            self._finish(i, part)
-        return arrays
-
-    def _loops(self, open_: ExitStack, *, split: bool) -> None:
-        """Loops over a row's elements; the last run in strips of the lanes where folds need them."""
-        source = self.source
-        for run in self.runs[:-1]:
-            open_.enter_context(counted_loop(source, run))
-        if not self.runs:
-            open_.enter_context(source.block("for c in range(1):"))
-            return
-        last = self.runs[-1]
-        if not split or last.extent <= self.lanes:
-            open_.enter_context(vector_loop(source, last))
-            return
-        open_.enter_context(source.block(f"for s in range(0, {last.extent}, {self.lanes}):"))
-        high = f"min({self.lanes}, {last.extent} - s)" if last.extent % self.lanes else str(self.lanes)
-        open_.enter_context(source.block(f"for c in range({high}):"))
-        source.line(f"{last.name} = u32(s) + u32(c)")
-        place, depth = len(source.lines), source.depth
-        open_.callback(source.unravel_runs, place, depth, [last])
-
-    def _finish(self, i: int, part: Partial) -> None:
-        source, name = self.source, self.task.node_outputs(i)[0]
-        if part.fold.indexed:
-            source.known[name] = (source.coords(i), part.place)
-            return
-        total = source.value(part.fold.start(), "r")
-        with source.block(f"for c in range({self.lanes}):"):
-            source.line(f"{total} = {part.fold.join(total, part.total)}")
-        source.known[name] = (source.coords(i), source.value(part.fold.finish(total)))
+            made = part.place if part.fold.indexed else source.value(part.fold.finish(part.total))
+            source.known[self.task.node_outputs(i)[0]] = (source.coords(i), made)
 
     def _hoist(self, stage: int) -> None:
         """Compute what a row needs once before its next pass: operators without elements along the row."""
@@ -185,6 +151,12 @@ class _Rows:
                 continue
             if not nest.loops(i) & self.stages.reduced:
                 self.source.at(self.task.node_outputs(i)[0], self.source.coords(i))
+
+
+def _started(source: CpuSource, fold: Fold) -> Partial:
+    """A fold before its first element."""
+    total = source.value(fold.start(), "r")
+    return Partial(fold, total, source.value("i64(0)", "r") if fold.indexed else "")
 
 
 def emit_rows(task: Task) -> tuple[CpuKernel, ...]:
@@ -215,34 +187,20 @@ def _split(task: Task, rows: _Rows) -> tuple[CpuKernel, ...]:
     if len(rows.runs) != 1 or len(kinds) != 1:
         return (rows.emit(),)
     run, count = rows.runs[0], prod(item.extent for item in rows.row_runs)
-    chunk = 128 * LANES
-    chunks = ceil_div(run.extent, chunk)
+    chunks = ceil_div(run.extent, CHUNK)
     space = (len(folds) * chunks * count, kinds.pop())
-    rows.lanes = LANES
     source.line(f"q = t // {chunks}")
     unflatten(source, "q", rows.row_runs)
     place = len(source.lines)
-    source.line(f"low = t % {chunks} * {chunk}")
-    parts = []
-    for i in folds:
-        fold = rows.stages.fold(i)
-        name = source.fresh("s")
-        source.line(f"{name} = np.full({LANES}, {fold.start()}, {fold.kind})")
-        parts.append(Partial(fold, f"{name}[c]"))
-    strips = source.block(f"for s in range(low, min(low + {chunk}, {run.extent}), {LANES}):")
-    with strips, source.block(f"for c in range(min({LANES}, {run.extent} - s)):"):
-        source.line(f"{run.name} = u32(s) + u32(c)")
-        inner, depth = len(source.lines), source.depth
+    source.line(f"low = t % {chunks} * {CHUNK}")
+    parts = [_started(source, rows.stages.fold(i)) for i in folds]
+    with vector_loop(source, run, "low", f"min(low + {CHUNK}, {run.extent})", stores=bool(stores)):
         for i, part in zip(folds, parts, strict=True):
             take(source, task, i, part)
         for storage in stores:
             source.write_at(storage, frozenset((*rows.rows, *rows.inner)))
-        source.unravel_runs(inner, depth, [run])
     for n, part in enumerate(parts):
-        total = source.value(part.fold.start(), "r")
-        with source.block(f"for c in range({LANES}):"):
-            source.line(f"{total} = {part.fold.join(total, part.total)}")
-        source.line(f"w0[({n} * {count} + q) * {chunks} + t % {chunks}] = {total}")
+        source.line(f"w0[({n} * {count} + q) * {chunks} + t % {chunks}] = {part.total}")
     source.unravel_runs(place, 1, rows.row_runs)
     first = finished(source, count * chunks, space)
     return first, _joined(task, rows, folds, chunks, space)

@@ -5,11 +5,13 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from fusesolve.codegen.cpu.module import CpuModule
+from fusesolve.codegen.cpu.preamble import PREAMBLE
 from fusesolve.codegen.runtime import load_generated
 from fusesolve.errors import ValidationError
 
@@ -85,8 +87,19 @@ def timed(call: Callable[[], object], repeats: int = REPEATS) -> Timing:
 
 
 def _load(text: str) -> ModuleType:
-    """Import source text as a module; it is our own, made from numbers only."""
+    """Import source text as a module; it is ours, made from numbers only. Its functions compile once in a process."""
+    given = {name: item for name, item in vars(_functions()).items() if not name.startswith("__")}
+    return _imported(text.replace(PREAMBLE, ""), given)
+
+
+@cache
+def _functions() -> ModuleType:
+    """The functions at the head of every file."""
+    return _imported(PREAMBLE, {})
+
+
+def _imported(text: str, given: Mapping[str, object]) -> ModuleType:
     with tempfile.TemporaryDirectory(prefix="fusesolve-") as folder:
         path = Path(folder) / "kernels.py"
         path.write_text(text, encoding="utf-8")
-        return load_generated(path)
+        return load_generated(path, given)

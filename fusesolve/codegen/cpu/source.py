@@ -4,13 +4,15 @@ Loops that every index expression of the kernel walks as one (`a * extent + b`) 
 run is long and its accesses are contiguous: that is what the compiler turns into vector instructions.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 
-from fusesolve.codegen.affine import Affine, Var, variable
+from fusesolve.codegen.affine import Affine, Var, flatten, variable
 from fusesolve.codegen.kernel import Task, TaskSource
 from fusesolve.codegen.scalars import UnsupportedError
+from fusesolve.cost.cpu import STREAMED
 from fusesolve.graph import DType
 
 NARROW = frozenset({DType.F16, DType.BF16})  # stored as 16 bits, widened at the load and rounded at the store
@@ -40,6 +42,11 @@ class CpuSource(TaskSource):
             self._check(task.program.storage[item].type.dtype, task.program.storage[item].value)
         self.runs: tuple[Run, ...] = ()
         self.seen: list[Affine] = []
+        self.streams = sum(task.program.storage[item].type.nbytes for item in storages) >= STREAMED
+        self.strips: dict[int, str] = {}
+        self._strip: Run | None = None
+        self._strip_depth = 0
+        self._leaving: list[tuple[int, Affine]] = []
 
     @staticmethod
     def _check(dtype: DType, name: str) -> None:
@@ -74,6 +81,38 @@ class CpuSource(TaskSource):
         """Before line `place`, define the loops' own variables that the body uses, from the variables of `runs`."""
         for run in runs:
             self.unravel(run.name, run.loops, place, depth)
+
+    @contextmanager
+    def strip(self, run: Run) -> Iterator[None]:
+        """Within it, stores that walk `run` element by element go to a strip, which leaves around the caches after."""
+        self._strip, self._strip_depth = run, self.depth + 1
+        yield
+        self._strip = None
+        if self._leaving:
+            self.line(f"{run.name} = u32(s)")
+        for storage, offset in self._leaving:
+            self.line(f"stream({self.arrays[storage]}, {self.index(offset)}, {self.strips[storage]}, width)")
+        self._leaving.clear()
+
+    def store(self, storage: int, index: Sequence[Affine], text: str) -> None:
+        """A store of one element, or its place in the strip."""
+        offset = flatten(index, self.program.storage[storage].type.shape)
+        if not self._in_strip(offset):
+            super().store(storage, tuple(index), text)
+            return
+        name = self.strips.get(storage) or self.strips.setdefault(storage, self.fresh("b"))
+        self.line(f"{name}[c] = {text}")
+        self._leaving.append((storage, offset))
+
+    def _in_strip(self, offset: Affine) -> bool:
+        """Whether a store here is one of neighbours along the strip's run, with nothing else to know than the runs."""
+        if self._strip is None or self.depth != self._strip_depth:
+            return False
+        for run in self.runs:
+            offset = self._merged(run, offset)
+        names = {run.name for run in self.runs}
+        steps = {var.name: step for var, step in offset.terms}
+        return steps.keys() <= names and steps.get(self._strip.name) == 1
 
     def fetch(self, storage: int, offset: Affine) -> str:
         """A load from a position, once in a scope."""

@@ -7,8 +7,9 @@ from math import prod
 
 from fusesolve.codegen.cpu.source import CpuSource, Run
 from fusesolve.codegen.kernel import ceil_div
+from fusesolve.cost.cpu import TASK_POINTS as POINTS
 
-POINTS = 16_384  # points of one task, about: far above the cost of handing out a task, and small beside the caches
+STRIP = 2048  # elements that are written as one block around the caches: small beside the first-level cache
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +33,11 @@ class CpuKernel:
 def finished(source: CpuSource, tasks: int, workspace: tuple[int, str] | None = None) -> CpuKernel:
     """The kernel that a body has become."""
     names, storages = tuple(source.arrays.values()), tuple(source.arrays)
+    if source.strips:
+        source.lines[:0] = [
+            f"    {name} = np.empty({STRIP}, {source.arrays[storage]}.dtype)" for storage, name in source.strips.items()
+        ]
+        source.line("fence()")
     if workspace is not None:
         names, storages = (*names, "w0"), (*storages, -1)
     return CpuKernel(names=names, arguments=storages, body=tuple(source.lines), tasks=tasks, workspace=workspace)
@@ -75,11 +81,26 @@ def counted_loop(source: CpuSource, run: Run) -> Iterator[None]:
 
 
 @contextmanager
-def vector_loop(source: CpuSource, run: Run | None, low: str = "0", high: str | None = None) -> Iterator[None]:
-    """The innermost loop: `run` from `low` up to `high` (its extent where None); no loop where `run` is None."""
+def vector_loop(
+    source: CpuSource, run: Run | None, low: str = "0", high: str | None = None, *, stores: bool = False
+) -> Iterator[None]:
+    """The innermost loop: `run` from `low` up to `high` (its extent where None); no loop where `run` is None.
+
+    `stores`: it writes arrays of the kernel; where the kernel's stores go around the caches it runs in strips.
+    """
     if run is None:
         with source.scope():
             yield
+        return
+    if stores and source.streams:
+        end = high or str(run.extent)
+        with source.block(f"for s in range({low}, {end}, {STRIP}):"):
+            source.line(f"width = min({STRIP}, {end} - s)")
+            with source.strip(run), source.block("for c in range(width):"):
+                source.line(f"{run.name} = u32(s) + u32(c)")
+                place, depth = len(source.lines), source.depth
+                yield
+                source.unravel_runs(place, depth, [run])
         return
     with source.block(f"for c in range({low}, {high or run.extent}):"):
         source.line(f"{run.name} = u32(c)")
