@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Self, TypeAlias, TypeVar, overload
+from typing import TypeAlias, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,6 +67,45 @@ class Ragged:
         return Ragged(self.starts, self.items[np.lexsort((self.items, self.owners()))])
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Repeated:
+    """Rows that stand at many places: row r at place p holds `items[p, i]` for each i of `rows.row(r)`.
+
+    Columns of `items` of shape (places, locals) that no row names may hold anything.
+    """
+
+    rows: Ragged
+    items: NDArray[np.int32]
+
+    def take(self, places: Ints, rows: Ints) -> Ragged:
+        """Rows `rows[i]` at places `places[i]`, in the order of `rows`, not sorted within."""
+        found = self.rows.take(rows)
+        return Ragged(found.starts, self.items[places[found.owners()], found.items])
+
+    def pick(self, rows: Ints) -> "Repeated":
+        """Only these rows, at all places."""
+        return Repeated(self.rows.take(rows), self.items)
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """Positions that lie in one block of several: those among the ones asked for, and their place and row in it."""
+
+    block: int
+    asked: Ints
+    place: Ints
+    row: Ints
+
+
+def find_spots(positions: Ints, starts: Ints, rows: Sequence[int]) -> Iterator[Spot]:
+    """Positions counted over blocks, block b from `starts[b]` on with `rows[b]` rows at each place, by block."""
+    block = np.searchsorted(starts, positions, side="right") - 1
+    for number in np.unique(block).tolist():
+        asked = np.nonzero(block == number)[0]
+        place, row = np.divmod(positions[asked] - starts[number], max(rows[number], 1))
+        yield Spot(number, asked, place, row)
+
+
 class Lazy(Sequence[Item], ABC):
     """A sequence kept as columns of arrays, which makes an item when it is asked for; a slice is of the same kind."""
 
@@ -77,16 +116,16 @@ class Lazy(Sequence[Item], ABC):
         """The item at `place`, from 0 to the length less one."""
 
     @abstractmethod
-    def take(self, rows: Ints) -> Self:
+    def take(self, rows: Ints) -> Sequence[Item]:
         """The items at these positions."""
 
     @overload
     def __getitem__(self, index: int) -> Item: ...
 
     @overload
-    def __getitem__(self, index: slice) -> Self: ...
+    def __getitem__(self, index: slice) -> Sequence[Item]: ...
 
-    def __getitem__(self, index: int | slice) -> Item | Self:
+    def __getitem__(self, index: int | slice) -> Item | Sequence[Item]:
         if isinstance(index, slice):
             return self.take(np.arange(len(self), dtype=np.int64)[index])
         if not -len(self) <= index < len(self):

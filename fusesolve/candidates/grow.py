@@ -190,25 +190,21 @@ class Grower:
         """Groups whose smallest operator is `root`, the first of its unit; attention left out."""
         return self._grow(build_nest(self.program, self.unit[root]), floor=root)
 
-    def exactly(self, members: Sequence[int]) -> Grown | None:
-        """The one group of these operators, or None where they are not convex or may not share a kernel."""
+    def exactly(self, members: Sequence[int]) -> Grown:
+        """The one group of these operators, none where they are not convex or may not share a kernel."""
         mask = _mask(members)
-        if self._reach(mask, members) & ~mask:
-            return None
-        nest = build_nest(self.program, tuple(members))
-        if not may_grow(nest.facts):
-            return None
-        return Grown((nest,), members[0], members[-1], cut=False)
+        nest = None if self._reach(mask, members) & ~mask else build_nest(self.program, tuple(members))
+        nests = () if nest is None or not may_grow(nest.facts) else (nest,)
+        return Grown(nests, members[0], members[-1], cut=False)
 
-    def from_attention(self, first: int, second: int) -> Grown | None:
-        """Groups that contain the attention of two contractions, or None where they are no attention."""
+    def from_attention(self, first: int, second: int) -> Grown:
+        """Groups that contain the attention of two contractions, none where they are no attention."""
         hull = self.hull(first, second)
-        if hull is None:
-            return None
-        nest = build_nest(self.program, hull)
-        if not nest.facts.attention or not may_grow(nest.facts):
-            return None
-        return self._grow(nest, floor=0)
+        nest = None if hull is None else build_nest(self.program, hull)
+        if nest is not None and nest.facts.attention and may_grow(nest.facts):
+            return self._grow(nest, floor=0)
+        looked = [m for item in range(first, second + 1) for m in self.unit[item]]
+        return Grown((), min(looked), max(looked), cut=False)
 
     def hull(self, first: int, second: int) -> tuple[int, ...] | None:
         """The convex hull of two contractions in whole units, or None if it is too large or holds a third."""

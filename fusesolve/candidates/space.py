@@ -5,11 +5,13 @@ writes all of it; with recomputation up to two of these writes may be left to ot
 again. Candidates that differ in nothing but position share one entry of `unique`.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
-from fusesolve.candidates.encoding import Encoder
+import numpy as np
+
+from fusesolve.candidates.encoding import Encoder, Encoding
 from fusesolve.candidates.grow import Grower, Grown, closure
 from fusesolve.candidates.loops import Nest
 from fusesolve.candidates.program import Program
@@ -17,6 +19,7 @@ from fusesolve.candidates.table import Kernel, Placements, Shape
 from fusesolve.candidates.workload import Measure
 from fusesolve.group import TEMPLATES, FusionGroup, Refusal, Template, Workload
 from fusesolve.legality import check_structure
+from fusesolve.ops.definition import OpKind
 
 __all__ = ["INTERRUPTED", "Kernel", "Space", "convex_hull", "enumerate_kernels", "inspect_group"]
 
@@ -24,14 +27,15 @@ DROPPED_WRITES = 2
 RETURNING_OPERATORS = 128  # operators of a graph up to which such sets are looked for; more make the relaxation loose
 RETURNING_VALUES = 1  # values that a set may compute for itself although what they lead to outside comes back to it
 INTERRUPTED = "interrupted"
-STORED_KERNELS = 30_000  # kernels that are kept as objects; more are a table
+STORED_KERNELS = 30_000  # kernels that are kept as objects; more are blocks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Space:
-    """All candidates of a program, a tuple or a `KernelTable`. `cut_by`: the limits that truncated it, with where.
+    """All candidates of a program: a tuple, or `KernelBlocks` or a `KernelTable` where there are very many.
 
-    `packs`: for rows of `workloads` that are several kernels in one launch, those kernels.
+    `cut_by`: the limits that truncated it, with where. `packs`: for rows of `workloads` that are several kernels in one
+    launch, those kernels.
     """
 
     program: Program
@@ -45,10 +49,11 @@ class Space:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    encoding: tuple[object, ...]
+    encoding: Encoding
     low: int  # relative to the anchor
     high: int
     number: int  # of its shapes, in the placements
+    sets: frozenset[tuple[int, ...]]  # operators of its groups, relative to the anchor
     cut: bool
 
 
@@ -126,26 +131,29 @@ class _Enumerator:
         self.program = program
         self.recompute = recompute
         self.late = late
-        self.encoder = Encoder(program, separable)
         returning = recompute and len(program.operators) <= RETURNING_OPERATORS
         self.grower = Grower(program, separable, RETURNING_VALUES if returning else 0)
-        self.placements = Placements(program)
+        self.encoder = Encoder(program, separable, self.grower.unit)
+        self.placements = Placements(self.encoder)
         self.workloads: dict[Workload, int] = {}
-        self.memo: dict[tuple[object, ...], list[_Entry]] = {}
+        self.memo: dict[tuple[Hashable, ...], list[_Entry]] = {}
+        self.placed: dict[tuple[int, ...], _Entry] = {}  # by start: a root, or the two contractions of an attention
         self.cut: list[str] = []
         self.walked = 0
 
     def run(self) -> Space:
-        """Single operators, source operators and chains first: every graph has a plan, however short the time."""
-        for op in self.program.operators:
-            self._from((op.index,), self.grower.exactly)
-        for members in (*self._sources(), *dict.fromkeys(self.grower.unit)):
-            if len(members) > 1:
-                self._from(members, self.grower.exactly)
+        """Grow all groups; then add what is missing, so that every graph has a plan, however short the time.
+
+        That is single operators, source operators and chains, where no growth (or one that time cut) reached them.
+        """
         try:
             self._grow_all()
         except KeyboardInterrupt:  # the plan over what is there is worth more than none
             self.cut.append(INTERRUPTED)
+        singles = ((op.index,) for op in self.program.operators)
+        for members in dict.fromkeys((*singles, *self._sources(), *self.grower.unit)):
+            if not self._is_grown(members):
+                self._from(members, self.grower.exactly, "exactly")
         return Space(
             program=self.program, kernels=self._kernels(), workloads=tuple(self.workloads),
             templates=tuple(TEMPLATES[workload.template] for workload in self.workloads),
@@ -153,16 +161,25 @@ class _Enumerator:
         )  # fmt: skip
 
     def _kernels(self) -> Sequence[Kernel]:
-        """A tuple; above STORED_KERNELS a table, which makes kernels when they are asked for."""
-        table = self.placements.kernels()
-        return table if len(table) > STORED_KERNELS else tuple(table)
+        """A tuple; above STORED_KERNELS blocks, which make kernels when they are asked for."""
+        found = self.placements.kernels()
+        return found if len(found) > STORED_KERNELS else tuple(found)
+
+    def _is_grown(self, members: tuple[int, ...]) -> bool:
+        """Whether a growth has reached this set: the one from its first operator, or from its two contractions."""
+        heads = tuple(m for m in members if self.program.operators[m].kind is OpKind.CONTRACTION)
+        for start in (members[:1], heads):
+            entry = self.placed.get(start)
+            if entry is not None and tuple(m - start[0] for m in members) in entry.sets:
+                return True
+        return False
 
     def _grow_all(self) -> None:
-        for first, second in self.grower.attention_pairs():
+        for pair in self.grower.attention_pairs():
             if self.late():
                 self.cut.append("time-limit before all attention was grown")
                 return
-            self._from((first, second), lambda start: self.grower.from_attention(*start), "attention")
+            self._from(pair, lambda start: self.grower.from_attention(*start), "attention")
         for root, unit in enumerate(self.grower.unit):
             if root == unit[0]:
                 if self.late():
@@ -178,36 +195,38 @@ class _Enumerator:
         found: dict[str, list[int]] = {}
         for op in self.program.operators:
             found.setdefault(self.program.graph.nodes[op.node].source, []).append(op.index)
-        return (tuple(members) for members in found.values())
+        return (tuple(members) for members in found.values() if len(members) > 1)
 
-    def _from(
-        self, start: tuple[int, ...], grow: Callable[[tuple[int, ...]], Grown | None], how: str = "exactly"
-    ) -> None:
+    def _from(self, start: tuple[int, ...], grow: Callable[[tuple[int, ...]], Grown], how: str) -> None:
+        """Place what grows from `start` as `how` says, out of the memo where a stretch alike was walked before."""
         anchor = start[0]
-        key = (how, self.encoder.encode(anchor, anchor), *(s - anchor for s in start))
-        for entry in self.memo.get(key, ()):
-            if self.encoder.encode(anchor + entry.low, anchor + entry.high) == entry.encoding:
-                self._place(anchor + entry.low, entry)
-                return
-        grown = grow(start)
-        if grown is not None:
-            self._remember(anchor, key, grown)
+        entries = self.memo.setdefault((how, self.encoder.look(anchor), *(s - anchor for s in start)), [])
+        entry = next((e for e in entries if self.encoder.matches(e.encoding, anchor + e.low, anchor + e.high)), None)
+        if entry is None:
+            entry = self._walk(anchor, grow(start))
+            entries.insert(0, entry)
+        if how != "exactly":
+            self.placed[start] = entry
+        self.placements.put(entry.number, anchor + entry.low)
+        if entry.cut:
+            self.cut.append(f"groups-per-operator at {self._name(anchor + entry.low)}")
 
-    def _remember(self, anchor: int, key: tuple[object, ...], grown: Grown) -> None:
+    def _walk(self, anchor: int, grown: Grown) -> _Entry:
+        """The memo's entry of what has grown around `anchor`."""
+        low, high = grown.low, grown.high
         self.walked += len(grown.nests)
-        external = self.encoder.externals(grown.low, grown.high)
-        shapes: list[Shape] = []
-        for nest in grown.nests:
-            shapes.extend(self._shapes(nest, grown.low, external))
-        encoding = self.encoder.encode(grown.low, grown.high)
+        encoding = self.encoder.encode(low, high)
         if encoding is None:
-            raise IndexError(grown.high)
-        number = self.placements.open(tuple(shapes))
-        entry = _Entry(encoding, grown.low - anchor, grown.high - anchor, number, grown.cut)
-        self.memo.setdefault(key, []).append(entry)
-        self._place(grown.low, entry)
+            raise IndexError(high)
+        externals = self.encoder.externals(low, high)
+        storage = self.encoder.external_storage(np.array([low], dtype=np.int64), externals)[0]
+        numbers = {value: slot for slot, value in enumerate(storage.tolist())}
+        shapes = tuple(shape for nest in grown.nests for shape in self._shapes(nest, low, numbers))
+        number = self.placements.open(shapes, externals)
+        sets = frozenset(tuple(m - anchor for m in nest.members) for nest in grown.nests)
+        return _Entry(encoding, low - anchor, high - anchor, number, sets, grown.cut)
 
-    def _shapes(self, nest: Nest, low: int, external: dict[int, int]) -> Iterator[Shape]:
+    def _shapes(self, nest: Nest, low: int, numbers: dict[int, int]) -> Iterator[Shape]:
         reads = _reads(self.program, nest)
         measure = Measure(self.program, nest)
         for writes, full in _write_choices(self.program, nest, self.recompute):
@@ -215,17 +234,10 @@ class _Enumerator:
             unique = self.workloads.setdefault(workload, len(self.workloads))
             yield Shape(
                 tuple(m - low for m in nest.members),
-                tuple(self.encoder.place(s, low, external) for s in reads),
-                tuple(self.encoder.place(s, low, external) for s in writes),
+                tuple(self.encoder.place(s, low, numbers) for s in reads),
+                tuple(self.encoder.place(s, low, numbers) for s in writes),
                 full, unique,
             )  # fmt: skip
-
-    def _place(self, low: int, entry: _Entry) -> None:
-        span = entry.high - entry.low
-        external = {slot: storage for storage, slot in self.encoder.externals(low, low + span).items()}
-        self.placements.put(entry.number, low, external)
-        if entry.cut:
-            self.cut.append(f"groups-per-operator at {self._name(low)}")
 
 
 def _reads(program: Program, nest: Nest) -> tuple[int, ...]:

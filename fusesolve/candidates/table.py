@@ -1,15 +1,17 @@
-"""Kernels of a large program as arrays: what the memo's entries give at each place, without one object for each."""
+"""Kernels of a large program as arrays: what the memo's entries give at each place, without one object for each.
 
-from collections.abc import Sequence
+A table has a row for every kernel. Blocks keep what repeats once: the kernels that were grown from one start, and the
+places where they stand. No kernel is in two rows or at two places.
+"""
+
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fusesolve.candidates.encoding import Place
-from fusesolve.candidates.program import Program
-from fusesolve.ragged import Ints, Lazy, Ragged, ragged, stack
+from fusesolve.candidates.encoding import Encoder, Place
+from fusesolve.ragged import Ints, Lazy, Ragged, Repeated, find_spots, ragged, stack
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,10 +80,138 @@ class KernelTable(Lazy[Kernel]):
         return self.take(np.nonzero(self.members.lengths == 1)[0])
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class KernelBlock:
+    """The same kernels at many places: `full` and `unique` of each of them, and where its operators and storage are."""
+
+    members: Repeated
+    reads: Repeated
+    writes: Repeated
+    full: NDArray[np.bool_]
+    unique: Ints
+
+    @property
+    def places(self) -> int:
+        """Number of places."""
+        return len(self.members.items)
+
+    def pick(self, rows: Ints) -> "KernelBlock":
+        """Only these kernels, at all places."""
+        return KernelBlock(
+            self.members.pick(rows), self.reads.pick(rows), self.writes.pick(rows), self.full[rows], self.unique[rows]
+        )
+
+    def take(self, place: Ints, row: Ints) -> KernelTable:
+        """Kernels `row[i]` at places `place[i]`."""
+        return KernelTable(
+            self.members.take(place, row), self.reads.take(place, row).sorted_rows(),
+            self.writes.take(place, row).sorted_rows(), self.full[row], self.unique[row],
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KernelBlocks(Lazy[Kernel]):
+    """Kernels as blocks: `starts[b]` is the position of the first kernel of block b, kernels of a place together."""
+
+    blocks: tuple[KernelBlock, ...]
+    starts: Ints
+
+    def __len__(self) -> int:
+        return int(self.starts[-1])
+
+    def __iter__(self) -> Iterator[Kernel]:
+        return iter(self.whole())
+
+    def item(self, place: int) -> Kernel:
+        """The kernel at position `place`."""
+        return self.take(np.array([place], dtype=np.int64)).item(0)
+
+    def take(self, rows: Ints) -> KernelTable:
+        """The kernels at these positions, as a table."""
+        spots = list(find_spots(rows, self.starts, [len(block.full) for block in self.blocks]))
+        table = stack_tables([self.blocks[spot.block].take(spot.place, spot.row) for spot in spots])
+        if len(spots) < 2:
+            return table
+        return table.take(np.argsort(np.concatenate([spot.asked for spot in spots])))
+
+    def whole(self) -> KernelTable:
+        """All kernels as a table."""
+        return self.take(np.arange(len(self), dtype=np.int64))
+
+    def pick(self, wanted: Sequence[bool]) -> "KernelBlocks":
+        """Only kernels whose workload is wanted."""
+        keep = np.array(wanted, dtype=np.bool_)
+        return make_blocks([block.pick(np.nonzero(keep[block.unique])[0]) for block in self.blocks])
+
+    def within(self, group: Sequence[int]) -> KernelTable:
+        """The kernels whose members all have the same number in `group` (one number for each operator)."""
+        numbers = np.array(group, dtype=np.int64)
+        return stack_tables([part for block in self.blocks for part in _parts_within(block, numbers)])
+
+    def spans(self, priced: Sequence[bool]) -> list[tuple[int, int]]:
+        """(first, last) operator of the kernels whose workload is priced, each pair once, ascending."""
+        found: set[tuple[int, int]] = set()
+        for block in self.pick(priced).blocks:
+            rows = block.members.rows
+            first, last = rows.items[rows.starts[:-1]], rows.items[rows.starts[1:] - 1]
+            for low, high in set(zip(first.tolist(), last.tolist(), strict=True)):
+                items = block.members.items
+                found.update(zip(items[:, low].tolist(), items[:, high].tolist(), strict=True))
+        return sorted(found)
+
+    def priced_count(self, priced: Sequence[bool]) -> int:
+        """How many kernels have a priced workload."""
+        return len(self.pick(priced))
+
+    def singles(self) -> KernelTable:
+        """The kernels of one operator."""
+        parts = [block.pick(np.nonzero(block.members.rows.lengths == 1)[0]) for block in self.blocks]
+        return make_blocks(parts).whole()
+
+
+def _parts_within(block: KernelBlock, group: Ints) -> Iterator[KernelTable]:
+    """Kernels of a block with all members in one group, for each way in which groups lie around a place."""
+    alike: dict[bytes, list[int]] = {}
+    numbers = group[block.members.items]
+    for place, row in enumerate(numbers - numbers[:, :1]):
+        alike.setdefault(row.tobytes(), []).append(place)
+    rows = block.members.rows
+    for places in alike.values():
+        own = numbers[places[0]][rows.items]
+        split = np.add.reduceat(own != own[rows.starts[:-1]][rows.owners()], rows.starts[:-1]) if len(rows) else own
+        kept = np.nonzero(split == 0)[0]
+        if len(kept):
+            yield block.take(np.repeat(np.array(places, dtype=np.int64), len(kept)), np.tile(kept, len(places)))
+
+
+def make_blocks(blocks: Sequence[KernelBlock]) -> KernelBlocks:
+    """Blocks in this order, those without kernels left out."""
+    kept = tuple(block for block in blocks if len(block.full))
+    sizes = [block.places * len(block.full) for block in kept]
+    return KernelBlocks(kept, np.cumsum([0, *sizes], dtype=np.int64))
+
+
+def stack_tables(parts: Sequence[KernelTable]) -> KernelTable:
+    """Tables one under the other."""
+    if not parts:
+        return table_of(())
+    return KernelTable(
+        stack([p.members for p in parts]), stack([p.reads for p in parts]), stack([p.writes for p in parts]),
+        np.concatenate([p.full for p in parts]), np.concatenate([p.unique for p in parts]),
+    )  # fmt: skip
+
+
+def arrays_of(kernels: Sequence[Kernel]) -> KernelTable | KernelBlocks:
+    """The kernels as arrays; tables and blocks are returned as they are."""
+    return kernels if isinstance(kernels, KernelBlocks) else table_of(kernels)
+
+
 def table_of(kernels: Sequence[Kernel]) -> KernelTable:
     """The kernels as a table; a table is returned as it is."""
     if isinstance(kernels, KernelTable):
         return kernels
+    if isinstance(kernels, KernelBlocks):
+        return kernels.whole()
     return KernelTable(
         ragged([k.members for k in kernels]), ragged([k.reads for k in kernels]), ragged([k.writes for k in kernels]),
         np.array([k.full for k in kernels], dtype=np.bool_), np.array([k.unique for k in kernels], dtype=np.int64),
@@ -99,79 +229,54 @@ class Shape:
     unique: int
 
 
-Externals: TypeAlias = dict[int, int]
-
-
 @dataclass(slots=True)
 class Placements:
-    """Where each list of shapes stands: (first operator of the stretch, external storage by number of first use)."""
+    """Lists of shapes, the external reads of the stretch that each was grown in, and the operators where they begin."""
 
-    program: Program
+    encoder: Encoder
     shapes: list[tuple[Shape, ...]] = field(default_factory=list)
-    places: list[list[tuple[int, Externals]]] = field(default_factory=list)
-    count: int = 0
+    externals: list[Ints] = field(default_factory=list)
+    lows: list[list[int]] = field(default_factory=list)
 
-    def open(self, shapes: tuple[Shape, ...]) -> int:
+    def open(self, shapes: tuple[Shape, ...], externals: Ints) -> int:
         """Keep a list of shapes; returns its number."""
         self.shapes.append(shapes)
-        self.places.append([])
+        self.externals.append(externals)
+        self.lows.append([])
         return len(self.shapes) - 1
 
-    def put(self, number: int, low: int, external: Externals) -> None:
+    def put(self, number: int, low: int) -> None:
         """The shapes `number` stand at `low`, too."""
-        self.places[number].append((low, external))
-        self.count += len(self.shapes[number])
+        self.lows[number].append(low)
 
-    def kernels(self) -> Sequence[Kernel]:
-        """All kernels, each (members, writes) once: the first of its kind."""
-        placed = [self._spread(shapes, places) for shapes, places in zip(self.shapes, self.places, strict=True)]
-        parts = [part for part in placed if len(part)]
-        table = KernelTable(
-            stack([p.members for p in parts]), stack([p.reads for p in parts]).sorted_rows(),
-            stack([p.writes for p in parts]).sorted_rows(), np.concatenate([p.full for p in parts]),
-            np.concatenate([p.unique for p in parts]),
-        ) if parts else table_of(())  # fmt: skip
-        return table.take(_first_of_kind(table, self.program))
+    def kernels(self) -> KernelBlocks:
+        """All kernels."""
+        return make_blocks([self._block(number) for number, shapes in enumerate(self.shapes) if shapes])
 
-    def _spread(self, shapes: tuple[Shape, ...], places: list[tuple[int, Externals]]) -> KernelTable:
-        """All shapes at all places, shape by shape within a place."""
-        times = len(places)
-        low = np.array([place[0] for place in places], dtype=np.int64)
+    def _block(self, number: int) -> KernelBlock:
+        shapes = self.shapes[number]
+        lows = np.array(self.lows[number], dtype=np.int64)
+        spots = dict.fromkeys(place for shape in shapes for place in (*shape.reads, *shape.writes))
+        index = {place: local for local, place in enumerate(spots)}
         members = ragged([shape.members for shape in shapes])
-        return KernelTable(
-            _tile(members, members.items[None, :] + low[:, None]),
-            self._resolve([shape.reads for shape in shapes], places, low),
-            self._resolve([shape.writes for shape in shapes], places, low),
-            np.tile(np.array([shape.full for shape in shapes], dtype=np.bool_), times),
-            np.tile(np.array([shape.unique for shape in shapes], dtype=np.int64), times),
+        width = int(members.items.max(initial=0)) + 1
+        operators = lows[:, None] + np.arange(width, dtype=np.int64)[None, :]
+        storage = self._storage(list(spots), lows, self.externals[number])
+        return KernelBlock(
+            Repeated(members, operators.astype(np.int32)),
+            Repeated(ragged([[index[place] for place in shape.reads] for shape in shapes]), storage),
+            Repeated(ragged([[index[place] for place in shape.writes] for shape in shapes]), storage),
+            np.array([shape.full for shape in shapes], dtype=np.bool_),
+            np.array([shape.unique for shape in shapes], dtype=np.int64),
         )
 
-    def _resolve(self, rows: list[tuple[Place, ...]], places: list[tuple[int, Externals]], low: Ints) -> Ragged:
-        """Storage numbers of relative places, at each of `places`."""
-        first = np.array([op.writes[0] if op.writes else 0 for op in self.program.operators], dtype=np.int64)
-        slots = ragged([[place.slot for place in row] for row in rows])
-        offsets = np.array([-1 if p.offset is None else p.offset for row in rows for p in row], dtype=np.int64)
-        inside = offsets >= 0
-        width = max((slot for _, external in places for slot in external), default=-1) + 1
-        outside = np.zeros((len(places), max(width, 1)), dtype=np.int64)
-        for spot, (_, external) in enumerate(places):
-            for slot, storage in external.items():
-                outside[spot, slot] = storage
-        found = np.zeros((len(places), len(slots.items)), dtype=np.int64)
-        found[:, inside] = first[low[:, None] + offsets[inside][None, :]] + slots.items[inside][None, :]
-        found[:, ~inside] = outside[:, slots.items[~inside]]
-        return _tile(slots, found)
-
-
-def _tile(rows: Ragged, items: NDArray[np.int64]) -> Ragged:
-    """`rows` repeated for each line of `items`, with the items of that line."""
-    lengths = np.tile(rows.lengths, len(items))
-    starts = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(lengths)))
-    return Ragged(starts, items.reshape(-1).astype(np.int32))
-
-
-def _first_of_kind(table: KernelTable, program: Program) -> Ints:
-    """Ascending positions of the kernels whose (members, writes) no earlier one has (compared by a 64-bit hash)."""
-    key = table.members.hashes(len(program.operators), 1) + table.writes.hashes(len(program.storage), 2)
-    _, first = np.unique(key, return_index=True)
-    return np.sort(first).astype(np.int64)
+    def _storage(self, spots: Sequence[Place], lows: Ints, externals: Ints) -> NDArray[np.int32]:
+        """Storage numbers of relative places (columns) at each of the stretches that begin at `lows` (rows)."""
+        first = np.array([op.writes[0] if op.writes else 0 for op in self.encoder.program.operators], dtype=np.int64)
+        outside = self.encoder.external_storage(lows, externals)
+        found = np.zeros((len(lows), len(spots)), dtype=np.int32)
+        for local, place in enumerate(spots):
+            found[:, local] = (
+                outside[:, place.slot] if place.offset is None else first[lows + place.offset] + place.slot
+            )
+        return found

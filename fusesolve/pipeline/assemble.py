@@ -10,7 +10,7 @@ from typing import Any
 from fusesolve import __version__
 from fusesolve.candidates.pricing import Priced
 from fusesolve.candidates.program import Program
-from fusesolve.candidates.table import Kernel, table_of
+from fusesolve.candidates.table import Kernel, arrays_of
 from fusesolve.cost.table import TERMS
 from fusesolve.graph import Node
 from fusesolve.hardware import HardwareProfile
@@ -134,7 +134,7 @@ def _hardware_record(planning: Planning) -> HardwareRecord:
 def _space_record(priced: Priced) -> SpaceRecord:
     space = priced.space
     legal = [cost is not None for cost in priced.cost_ns]
-    table = table_of(space.kernels)
+    table = arrays_of(space.kernels)
     reach = 0
     regions = 0
     for low, high in table.spans(legal):
@@ -177,9 +177,8 @@ class _Groups:
         self.order = order
         self.nodes = self.program.graph.nodes
         self.parts = Counter(node.source for node in self.nodes)
-        self.alone_ns = {
-            k.members[0]: self.priced.cost_ns[k.unique] for k in table_of(self.priced.space.kernels).singles() if k.full
-        }
+        singles = arrays_of(self.priced.space.kernels).singles()
+        self.alone_ns = {k.members[0]: self.priced.cost_ns[k.unique] for k in singles if k.full}
         self.views = self._views_by_step()
 
     def build(self) -> tuple[PlannedGroup, ...]:

@@ -7,12 +7,12 @@ from hashlib import blake2b
 
 from fusesolve.candidates.pricing import Priced
 from fusesolve.candidates.program import Program
-from fusesolve.candidates.table import Kernel, KernelTable
+from fusesolve.candidates.table import Kernel, KernelBlocks, KernelTable
 from fusesolve.errors import InputError
 from fusesolve.pipeline.memory import constant_bytes, live_bytes
 from fusesolve.solve import Column, PartitionProblem
 from fusesolve.solve.problem import TIE_LIMIT
-from fusesolve.solve.table import make_columns
+from fusesolve.solve.table import make_blocks, make_columns, repeat_columns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +53,13 @@ def _list_columns(
     priced: Priced, kernels: Sequence[Kernel], number: Mapping[int, int], orders: "_Orders"
 ) -> tuple[Sequence[Kernel], Sequence[Column]]:
     """The kernels that have a price, and their columns; a table of kernels gives a table of columns."""
+    numbers = [number.get(storage, -1) for storage in range(len(priced.space.program.storage))]
+    if isinstance(kernels, KernelBlocks) and not orders.pairs:
+        kept = kernels.pick([cost is not None for cost in priced.cost_ns])
+        return kept, make_blocks([
+            repeat_columns(b.members, b.reads, b.writes, b.full, priced.cost_ns, b.unique, numbers) for b in kept.blocks
+        ])
     if isinstance(kernels, KernelTable) and not orders.pairs:
-        numbers = [number.get(storage, -1) for storage in range(len(priced.space.program.storage))]
         made = make_columns(
             kernels.members, kernels.reads, kernels.writes, kernels.full, priced.cost_ns, kernels.unique, numbers
         )
@@ -157,7 +162,7 @@ def by_source(priced: Priced) -> tuple[Kernel, ...]:
         size[name] = size.get(name, 0) + 1
     number = {name: place for place, name in enumerate(size)}
     kernels: Sequence[Kernel] = priced.space.kernels
-    if isinstance(kernels, KernelTable):
+    if isinstance(kernels, KernelTable | KernelBlocks):
         kernels = kernels.within([number[name] for name in source])
     inside = [
         k for k in kernels

@@ -11,8 +11,9 @@ from fusesolve.solve.control import Control, Finding, Incumbent
 from fusesolve.solve.cpsat import solve_cpsat
 from fusesolve.solve.instance import Instance, find_conflicts, prepare_instance
 from fusesolve.solve.problem import Limits, PartitionProblem, Progress, SolveResult, Status, check_problem
+from fusesolve.solve.sample import check_blocks
 from fusesolve.solve.sifted import solve_sifted, worth_sifting
-from fusesolve.solve.table import ColumnTable, check_table
+from fusesolve.solve.table import ColumnBlocks, ColumnTable, check_table
 
 Strategy: TypeAlias = Callable[[Instance, Control], Finding]
 
@@ -53,7 +54,14 @@ def _run(problem: PartitionProblem, strategy: Strategy, control: Control, warm: 
         check_problem(problem)
         if isinstance(problem.columns, ColumnTable):
             check_table(problem, problem.columns)
+        if isinstance(problem.columns, ColumnBlocks):
+            check_blocks(problem, problem.columns)
         _offer_warm(problem, control, warm)
+        if strategy is solve_cpsat and _is_forced(problem) and not offer_columns(
+            problem, control, range(len(problem.columns))
+        ).conflicts:
+            control.raise_bound(control.incumbent.cost if control.incumbent is not None else 0)
+            return Finding()
     needless = not problem.required and (problem.recompute or not problem.n_ops)
     if strategy is solve_cpsat and worth_sifting(problem) and not needless:
         finding = solve_sifted(problem, control)
@@ -70,6 +78,14 @@ def _run(problem: PartitionProblem, strategy: Strategy, control: Control, warm: 
         control.raise_bound(0)
         return Finding()
     return strategy(instance, control)
+
+
+def _is_forced(problem: PartitionProblem) -> bool:
+    """Whether an exact partition has no choice: every operator is in one column, which keeps nothing back."""
+    if problem.recompute or not 0 < len(problem.columns) <= problem.n_ops:
+        return False
+    held = [op for column in problem.columns for op in column.members]
+    return sorted(held) == list(range(problem.n_ops)) and all(column.full for column in problem.columns)
 
 
 def _wait(

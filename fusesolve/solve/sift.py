@@ -4,7 +4,8 @@ A deep model repeats its layers, so its columns repeat, too. Operators that like
 within the column) are given one price in common, and so are values. The relaxation over *kinds* of columns is then
 small, whatever the depth: maximise the sum over rows of their price, such that no kind of column is worth more than it
 costs. Its prices are prices of the whole problem. How well the kinds were told apart decides how good the bound is, not
-whether it holds: bound and reduced costs are computed afresh, in integers, over every row and every column.
+whether it holds: bound and reduced costs are computed afresh, in integers, over every row and every column (once
+for all columns that meet the same prices in the same places, see `sample`).
 
 Rows: each operator that every plan computes is covered; each required value is written; and, with recomputation, the
 pair rows of an operator and a value that it reads (see `rows`).
@@ -16,11 +17,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fusesolve.ragged import Ints, Ragged
+from fusesolve.ragged import Ints, Ragged, Repeated
 from fusesolve.solve.control import Control
 from fusesolve.solve.linear import SparseRows, solve_sparse
 from fusesolve.solve.problem import PartitionProblem
-from fusesolve.solve.table import ColumnTable, table_of
+from fusesolve.solve.sample import Look, Sample, anchors, number_rows, surround, take_sample
+from fusesolve.solve.table import ColumnBlock, ColumnBlocks, ColumnTable, blocks_of
 
 REFINEMENTS = 2
 CHUNK = 250_000  # columns that are looked at together: bounds the memory
@@ -29,10 +31,16 @@ Codes = NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sieve:
-    """For every plan: cost * `scale` >= `bound` + sum of max(0, `reduced`) over its columns. `usable`: may be used."""
+    """For every plan: cost * `scale` >= `bound` + sum of max(0, reduced cost) over its columns.
+
+    `reduced` and `usable` (may be in a plan) are those of the columns of `sample`. `rounding`: ns by which rounding the
+    prices may have lowered the bound.
+    """
 
     bound: int
     scale: int
+    rounding: int
+    sample: Sample
     reduced: Ints
     usable: NDArray[np.bool_]
 
@@ -41,38 +49,53 @@ class Sieve:
         """The bound in whole ns."""
         return -(-self.bound // self.scale)
 
+    @property
+    def total(self) -> int:
+        """How many columns are usable."""
+        return int(self.sample.counts()[self.usable].sum())
+
     def keep(self, limit: int) -> Ints:
         """Columns of plans of at most `limit` ns, ascending."""
-        found: Ints = np.nonzero(self.usable & (self.reduced <= limit * self.scale - self.bound))[0]
-        return found
+        return self.sample.spread(self.usable & (self.reduced <= limit * self.scale - self.bound))
 
     def limit_of(self, count: int) -> int:
-        """The least limit (ns) under which at least `count` columns are kept."""
-        ranked = np.where(self.usable, self.reduced, np.iinfo(np.int64).max)
-        place = min(count, int(self.usable.sum())) - 1
-        return max(self.lower, -(-(self.bound + int(np.partition(ranked, place)[place])) // self.scale))
+        """The least limit (ns) under which at least `count` columns, or all that are usable, are kept."""
+        order = np.argsort(np.where(self.usable, self.reduced, np.iinfo(np.int64).max), kind="stable")
+        reached = np.cumsum(np.where(self.usable, self.sample.counts(), 0)[order])
+        place = int(np.searchsorted(reached, min(count, int(reached[-1]))))
+        return max(self.lower, -(-(self.bound + int(self.reduced[order[place]])) // self.scale))
 
 
 def make_sieve(problem: PartitionProblem, control: Control) -> Sieve | None:
     """Prices for `problem` and what they prove; None where the small relaxation has no solution."""
-    table = table_of(problem.columns)
-    usable = np.ones(len(table), dtype=np.bool_) if problem.recompute else table.full.copy()
-    pairs = find_pairs(problem, table) if problem.recompute else Pairs.none(problem.n_ops, problem.n_values)
-    rows = _list_rows(problem, find_necessary(problem, table, pairs), pairs)
-    ops, values = _tell_apart(problem, table, usable)
+    blocks = blocks_of(problem)
+    pairs = find_pairs(problem, blocks) if problem.recompute else Pairs.none(problem.n_ops, problem.n_values)
+    rows = _list_rows(problem, find_necessary(problem, blocks, pairs), pairs)
+    ops, values = _tell_apart(problem, blocks)
     row_kind, row_first, row_count = _group(rows.codes(ops, values))
     exact = row_first < (0 if problem.recompute else problem.n_ops)
+    table = take_sample(blocks, _look_of(ops, values)).table
+    usable = _usable(problem, table)
     _, column_first, _ = _group(_column_codes(table, ops, values, usable))
     chosen = np.sort(column_first[usable[column_first]])
     prices = _price_kinds(rows, table.take(chosen), _Kinds(of=row_kind, count=row_count, exact=exact), control)
     if prices is None:
         return None
-    total = max(1, int(table.cost[usable].sum()))
+    total = max(1, sum(int(b.cost[_usable(problem, b)].sum()) * b.places for b in blocks.blocks))
     scale = 1 << max(0, min(16, 60 - total.bit_length()))
     whole = np.floor(np.where(exact, prices, np.maximum(prices, 0.0)) * scale).astype(np.int64)[row_kind]
-    reduced = table.cost * scale - rows.worth(table, whole)
-    bound = int(whole.sum()) + int(np.minimum(reduced[usable], 0).sum())
-    return Sieve(bound=bound, scale=scale, reduced=reduced, usable=usable)
+    sample = take_sample(blocks, surround(problem, *rows.patterns(whole)).look)
+    usable = _usable(problem, sample.table)
+    reduced = sample.table.cost * scale - rows.worth(sample.table, whole)
+    bound = int(whole.sum()) + int((np.minimum(reduced, 0) * sample.counts())[usable].sum())
+    return Sieve(
+        bound=bound, scale=scale, rounding=len(whole) // scale + 1, sample=sample, reduced=reduced, usable=usable
+    )
+
+
+def _usable(problem: PartitionProblem, columns: ColumnTable | ColumnBlock) -> NDArray[np.bool_]:
+    """Whether each column may be in a plan."""
+    return np.ones(len(columns.cost), dtype=np.bool_) if problem.recompute else columns.full
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,15 +116,39 @@ class Pairs:
             by_value=Ragged(np.zeros(n_values + 1, dtype=np.int64), zero),
         )  # fmt: skip
 
+    def patterns(self, producer: Ints, price: Ints) -> Ints:
+        """A number for each operator, equal only where its pairs, their values' makers and their prices are alike."""
+        anchor = anchors(producer, len(self.by_op))
+        lie = np.stack((self.value - anchor[self.op], producer[self.value] - self.op, price), axis=1)
+        return number_rows(self.by_op.starts, lie)
 
-def find_pairs(problem: PartitionProblem, table: ColumnTable) -> Pairs:
+    def reader_patterns(self, producer: Ints, price: Ints) -> Ints:
+        """A number for each value, equal only where the operators of its pairs and their prices are alike."""
+        pair = self.by_value.items.astype(np.int64)
+        lie = np.stack((self.op[pair] - producer[self.value[pair]], price[pair]), axis=1)
+        return number_rows(self.by_value.starts, lie)
+
+
+def find_pairs(problem: PartitionProblem, blocks: ColumnBlocks) -> Pairs:
     """The reads of each operator's smallest column: its edges in the graph, where it has a column of its own."""
-    order = np.argsort(-table.members.lengths, kind="stable")
-    ranked = table.members.take(order)
+    size = np.full(problem.n_ops, np.iinfo(np.int64).max, dtype=np.int64)
     smallest = np.full(problem.n_ops, -1, dtype=np.int64)
-    smallest[ranked.items] = order[ranked.owners()]  # the last assignment of each operator is that of its smallest
+    for start, block in zip(blocks.starts.tolist(), blocks.blocks, strict=False):
+        lengths = block.members.rows.lengths
+        order = np.argsort(-lengths, kind="stable")
+        ranked = block.members.rows.take(order)
+        least = np.full(block.members.items.shape[1], -1, dtype=np.int64)
+        least[ranked.items] = order[ranked.owners()]  # the last assignment of each operator is that of its smallest
+        local = np.nonzero(least >= 0)[0]
+        local = local[np.argsort(-lengths[least[local]], kind="stable")]
+        ops = block.members.items[:, local].T
+        row = np.broadcast_to(least[local][:, None], ops.shape)
+        column = start + np.arange(block.places, dtype=np.int64)[None, :] * len(lengths) + row
+        better = lengths[row] < size[ops]
+        smallest[ops[better]] = column[better]  # and so here
+        size[ops[better]] = lengths[row][better]
     held = np.nonzero(smallest >= 0)[0]
-    reads = table.reads.take(smallest[held])
+    reads = blocks.take(smallest[held]).reads
     op, value = held[reads.owners()], reads.items.astype(np.int64)
     return Pairs(
         op=op, value=value, by_op=Ragged(np.searchsorted(op, np.arange(problem.n_ops + 1)), _range(len(op))),
@@ -113,7 +160,7 @@ def _range(count: int) -> NDArray[np.int32]:
     return np.arange(count, dtype=np.int32)
 
 
-def find_necessary(problem: PartitionProblem, table: ColumnTable, pairs: Pairs) -> NDArray[np.bool_]:
+def find_necessary(problem: PartitionProblem, blocks: ColumnBlocks, pairs: Pairs) -> NDArray[np.bool_]:
     """Operators that every plan computes: makers of required values, and of what all columns of one hold or read.
 
     Sound; of the conditions in `instance.find_necessary` it looks at the edges in `pairs` alone.
@@ -121,19 +168,36 @@ def find_necessary(problem: PartitionProblem, table: ColumnTable, pairs: Pairs) 
     if not problem.recompute:
         return np.ones(problem.n_ops, dtype=np.bool_)
     producer = np.array(problem.producer, dtype=np.int64)
+    free, nothing = np.zeros(len(pairs.op), dtype=np.int64), np.zeros(problem.n_values, dtype=np.int64)
+    sample = take_sample(blocks, surround(problem, pairs.patterns(producer, free), nothing).look)
     sure = np.ones(len(pairs.op), dtype=np.bool_)
-    for part in _chunks(table):
-        entry = _expand(part.members, pairs.by_op)
-        maker, value = producer[pairs.value[entry.pair]], pairs.value[entry.pair]
-        fed = _holds(part.members, entry.column, maker, problem.n_ops)
-        fed |= _holds(part.reads, entry.column, value, problem.n_values)
-        sure[entry.pair[~fed]] = False
+    for number in range(len(blocks.blocks)):
+        _strike(sure, sample, number, pairs, producer)
     needed = np.zeros(problem.n_ops, dtype=np.bool_)
     needed[producer[sorted(problem.required)]] = True
     for place in reversed(range(len(pairs.op))):
         if sure[place] and needed[pairs.op[place]]:
             needed[producer[pairs.value[place]]] = True
     return needed
+
+
+def _strike(sure: NDArray[np.bool_], sample: Sample, number: int, pairs: Pairs, producer: Ints) -> None:
+    """Clear the pairs of a block whose operator some column there holds without their value or its maker."""
+    block, own = sample.blocks.blocks[number], sample.shares(number)
+    for first in range(own.start, own.stop, CHUNK):
+        rows = np.arange(first, min(first + CHUNK, own.stop), dtype=np.int64)
+        part = sample.table.take(rows)
+        entry = _expand(part.members, pairs.by_op)
+        value = pairs.value[entry.pair]
+        fed = _holds(part.members, entry.column, producer[value], len(pairs.by_op))
+        fed |= _holds(part.reads, entry.column, value, len(pairs.by_value))
+        kind = (rows[entry.column[~fed]] - own.start) // max(len(block.cost), 1)
+        bad = np.unique(np.stack((kind, entry.pair[~fed])), axis=1)
+        for this in np.unique(bad[0]).tolist():
+            pair = bad[1][bad[0] == this]
+            local = np.searchsorted(block.members.items[sample.first[number][this]], pairs.op[pair])
+            ops = block.members.items[np.ix_(sample.kinds[number] == this, local)]
+            sure[pairs.by_op.starts[ops] + (pair - pairs.by_op.starts[pairs.op[pair]])] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +279,20 @@ class _Rows:
         return np.concatenate((np.zeros(0, dtype=np.int64), *parts))
 
 
+    def patterns(self, price: Ints) -> tuple[Ints, Ints]:
+        """Numbers for operators and for values, equal only where all rows at them are alike at these prices."""
+        padded = np.append(price, 0)  # the last is that of rows that do not exist
+        producer = np.array(self.problem.producer, dtype=np.int64)
+        pair = padded[self.pair]
+        ops = np.stack((self.pairs.patterns(producer, pair), padded[self.cover]), axis=1)
+        values = np.stack((self.pairs.reader_patterns(producer, pair), padded[self.write]), axis=1)
+        return number_rows(_steps(len(ops)), ops), number_rows(_steps(len(values)), values)
+
+
+def _steps(count: int) -> Ints:
+    return np.arange(count + 1, dtype=np.int64)
+
+
 def _list_rows(problem: PartitionProblem, necessary: NDArray[np.bool_], pairs: Pairs) -> _Rows:
     covered = np.nonzero(necessary)[0]
     required = np.array(sorted(problem.required), dtype=np.int64)
@@ -252,7 +330,7 @@ def _price_kinds(rows: _Rows, table: ColumnTable, kinds: _Kinds, control: Contro
     return solve_sparse(table.cost.astype(np.float64), matrix, control)
 
 
-def _tell_apart(problem: PartitionProblem, table: ColumnTable, usable: NDArray[np.bool_]) -> tuple[Codes, Codes]:
+def _tell_apart(problem: PartitionProblem, blocks: ColumnBlocks) -> tuple[Codes, Codes]:
     """A code for each operator and each value, equal where the columns around them look alike."""
     producer = np.array(problem.producer, dtype=np.int64)
     ops = np.zeros(problem.n_ops, dtype=np.uint64)
@@ -260,17 +338,34 @@ def _tell_apart(problem: PartitionProblem, table: ColumnTable, usable: NDArray[n
     required[sorted(problem.required)] = 1
     values = required.copy()
     for turn in range(REFINEMENTS + 1):
-        looks = _mix(_column_codes(table, ops, values, usable) + np.uint64(turn))
+        sample = take_sample(blocks, _look_of(ops, values))
+        usable = _usable(problem, sample.table)
+        looks = _mix(_column_codes(sample.table, ops, values, usable) + np.uint64(turn))
         looks[~usable] = 0
-        place = _rank_in_row(table.members)
+        touching = np.zeros(problem.n_values, dtype=np.uint64)
         spread = np.zeros(problem.n_ops, dtype=np.uint64)
-        np.add.at(spread, table.members.items, _mix(looks[table.members.owners()] + place))
+        for number, block in enumerate(blocks.blocks):
+            own = looks[sample.shares(number)].reshape(sample.shape(number))
+            kinds = sample.kinds[number]
+            _scatter(spread, block.members, kinds, own, _rank_in_row(block.members.rows))
+            for salt, rows in ((3, block.reads), (5, block.writes)):
+                _scatter(touching, rows, kinds, own, np.full(len(rows.rows.items), salt, dtype=np.uint64))
         ops = _mix(ops + spread)
-        touched = required + ops[producer] if problem.n_values else required
-        for salt, rows in ((3, table.reads), (5, table.writes)):
-            np.add.at(touched, rows.items, _mix(looks[rows.owners()] + np.uint64(salt)))
-        values = _mix(touched)
+        values = _mix(required + ops[producer] + touching) if problem.n_values else required
     return ops, values
+
+
+def _look_of(ops: Codes, values: Codes) -> Look:
+    """Places look alike where the codes of their operators and values are equal."""
+    return lambda block: np.hstack((ops[block.members.items], values[block.reads.items], values[block.writes.items]))
+
+
+def _scatter(total: Codes, rows: Repeated, kinds: Ints, looks: Codes, salt: Codes) -> None:
+    """Add to each item of `total` the scrambled looks of the columns that name it; `looks` by kind and column."""
+    local = np.zeros((rows.items.shape[1], len(looks)), dtype=np.uint64)
+    np.add.at(local, rows.rows.items, _mix(looks[:, rows.rows.owners()] + salt).T)
+    named = np.unique(rows.rows.items)
+    np.add.at(total, rows.items[:, named], local[named].T[kinds])
 
 
 def _column_codes(table: ColumnTable, ops: Codes, values: Codes, usable: NDArray[np.bool_]) -> Codes:

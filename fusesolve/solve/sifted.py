@@ -9,8 +9,8 @@ from fusesolve.solve.control import Control, Finding, Incumbent
 from fusesolve.solve.cpsat import solve_cpsat
 from fusesolve.solve.instance import find_conflicts, prepare_instance
 from fusesolve.solve.problem import PartitionProblem
-from fusesolve.solve.sift import Sieve, make_sieve
-from fusesolve.solve.table import table_of
+from fusesolve.solve.sift import make_sieve
+from fusesolve.solve.table import blocks_of
 
 SIFTED_COLUMNS = 4_000  # columns from which on a problem is sieved first
 COLUMNS_PER_OPERATOR = 2  # columns kept at first
@@ -27,42 +27,38 @@ def solve_sifted(problem: PartitionProblem, control: Control) -> Finding | None:
     """Least cost, then least sum of ties, with a proof over all columns; None where the sieve is of no use.
 
     Every plan of at most `limit` ns lies within the kept columns. So their optimum is that of the problem if it is
-    within the limit. If it is above, more columns are kept, up to those of plans as good as the best one known.
+    within the limit. The first limit is the bound itself, which plans of repeated layers mostly reach. If the optimum
+    is above it, more columns are kept, up to those of plans as good as the best one known.
     """
     with control.stage("sieve"):
         sieve = make_sieve(problem, control)
     if sieve is None:
         return None
+    table = sieve.sample.table
+    alone = sieve.sample.spread((table.members.lengths == 1) & table.full)  # they make a plan likely
     if sieve.lower > 0:
         control.raise_bound(sieve.lower)
     size = COLUMNS_PER_OPERATOR * problem.n_ops
-    limit = sieve.limit_of(size)
+    limit = sieve.lower + sieve.rounding
+    kept = sieve.keep(limit)
     while not control.must_stop():
-        kept = _keep(problem, sieve, limit)
         control.stats["sieved"] = len(kept)
         best = _solve_kept(problem, kept, limit, control)
         if best is not None and best.cost <= limit:
             return Finding()
-        if len(kept) == int(sieve.usable.sum()):
+        if len(kept) == sieve.total:
             return None
-        size *= GROWTH
         limit = max(limit + 1, sieve.limit_of(size))
+        size *= GROWTH
         if control.incumbent is not None:
             limit = min(limit, control.incumbent.cost)
+        kept = np.union1d(sieve.keep(limit), alone)
     return Finding()
-
-
-def _keep(problem: PartitionProblem, sieve: Sieve, limit: int) -> Ints:
-    """Columns of plans of at most `limit` ns, and operators alone, which make a plan likely."""
-    table = table_of(problem.columns)
-    alone = np.nonzero((table.members.lengths == 1) & table.full)[0]
-    found: Ints = np.union1d(sieve.keep(limit), alone)
-    return found
 
 
 def _solve_kept(problem: PartitionProblem, kept: Ints, limit: int, control: Control) -> Incumbent | None:
     """The best plan found over the kept columns, offered to `control`, which also learns what it proves."""
-    columns = tuple(table_of(problem.columns).take(kept))
+    columns = tuple(blocks_of(problem).take(kept))
     child = control.spawn()
     child.ceiling = limit
     with child.stage("prepare"):

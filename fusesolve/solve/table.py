@@ -1,13 +1,16 @@
-"""Columns of a large problem as arrays, with the promises of `Column` checked at once."""
+"""Columns of a large problem as arrays, with the promises of `Column` checked at once.
 
-from collections.abc import Sequence
+A table has a row for every column. Blocks keep what repeats once: a list of columns, and the places where they stand.
+"""
+
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fusesolve.errors import InternalError
-from fusesolve.ragged import Ints, Lazy, Ragged, ragged
+from fusesolve.ragged import Ints, Lazy, Ragged, Repeated, find_spots, ragged, stack
 from fusesolve.solve.problem import COST_LIMIT, TIE_LIMIT, Column, PartitionProblem, column_fault
 
 
@@ -75,13 +78,10 @@ def make_columns(
     price = np.array([-1 if item is None else item for item in cost], dtype=np.int64)[unique]
     rows = np.nonzero(price >= 0)[0]
     value = np.array(number, dtype=np.int64)
-    kept = members.take(rows)
-    size = int(kept.items.max(initial=-1)) + 1
-    key = kept.hashes(size, 1) + writes.take(rows).hashes(len(value), 2)
+    kept, written = members.take(rows), renumber(writes.take(rows), value)
     table = ColumnTable(
-        kept, renumber(reads.take(rows), value), renumber(writes.take(rows), value), price[rows],
-        (key >> np.uint64(33)).astype(np.int64), full[rows],
-    )  # fmt: skip
+        kept, renumber(reads.take(rows), value), written, price[rows], _hash_ties(kept, written), full[rows]
+    )
     return Selection(table=table, rows=rows)
 
 
@@ -94,10 +94,124 @@ def renumber(rows: Ragged, number: Ints) -> Ragged:
     return Ragged(starts, found[kept].astype(np.int32)).sorted_rows()
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ColumnBlock:
+    """The same columns at many places.
+
+    `cost` (ns) and `full` of each; `tie` likewise, or None where it is a hash of members and writes.
+    """
+
+    members: Repeated
+    reads: Repeated
+    writes: Repeated
+    cost: Ints
+    full: NDArray[np.bool_]
+    tie: Ints | None = None
+
+    @property
+    def places(self) -> int:
+        """Number of places."""
+        return len(self.members.items)
+
+    def take(self, place: Ints, row: Ints) -> ColumnTable:
+        """Columns `row[i]` at places `place[i]`."""
+        members = self.members.take(place, row)
+        writes = self.writes.take(place, row).sorted_rows()
+        tie = _hash_ties(members, writes) if self.tie is None else self.tie[row]
+        return ColumnTable(
+            members, self.reads.take(place, row).sorted_rows(), writes, self.cost[row], tie, self.full[row]
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ColumnBlocks(Lazy[Column]):
+    """Columns as blocks: `starts[b]` is the position of the first column of block b, columns of a place together."""
+
+    blocks: tuple[ColumnBlock, ...]
+    starts: Ints
+
+    def __len__(self) -> int:
+        return int(self.starts[-1])
+
+    def __iter__(self) -> Iterator[Column]:
+        return iter(table_of(self))
+
+    def item(self, place: int) -> Column:
+        """The column at position `place`."""
+        return self.take(np.array([place], dtype=np.int64)).item(0)
+
+    def take(self, rows: Ints) -> ColumnTable:
+        """The columns at these positions, as a table."""
+        spots = list(find_spots(rows, self.starts, [len(block.cost) for block in self.blocks]))
+        table = stack_tables([self.blocks[spot.block].take(spot.place, spot.row) for spot in spots])
+        if len(spots) < 2:
+            return table
+        return table.take(np.argsort(np.concatenate([spot.asked for spot in spots])))
+
+
+def repeat_columns(
+    members: Repeated, reads: Repeated, writes: Repeated, full: NDArray[np.bool_], cost: Sequence[int | None],
+    unique: Ints, number: Sequence[int],
+) -> ColumnBlock:  # fmt: skip
+    """A block of columns with the costs `cost[unique[row]]` (ns, none of them None); `number` as in `make_columns`."""
+    price = np.array([-1 if item is None else item for item in cost], dtype=np.int64)[unique]
+    value = np.array(number, dtype=np.int32)
+    return ColumnBlock(members, _made_here(reads, value), _made_here(writes, value), price, full)
+
+
+def _made_here(rows: Repeated, value: NDArray[np.int32]) -> Repeated:
+    """The rows with values for storage, without what is not made here."""
+    made = value[rows.items] >= 0
+    kept = np.nonzero(made.any(axis=0))[0]
+    if not made[:, kept].all():
+        raise InternalError("storage of a block of columns is made here at some places and not at others")
+    local = np.full(rows.items.shape[1], -1, dtype=np.int64)
+    local[kept] = np.arange(len(kept))
+    return Repeated(renumber(rows.rows, local), value[rows.items[:, kept]])
+
+
+def make_blocks(blocks: Sequence[ColumnBlock]) -> ColumnBlocks:
+    """Blocks in this order."""
+    return ColumnBlocks(tuple(blocks), np.cumsum([0, *(b.places * len(b.cost) for b in blocks)], dtype=np.int64))
+
+
+def blocks_of(problem: PartitionProblem) -> ColumnBlocks:
+    """The problem's columns as blocks; what is none becomes one block with one place."""
+    if isinstance(problem.columns, ColumnBlocks):
+        return problem.columns
+    table = table_of(problem.columns)
+    ops, values = (np.arange(size, dtype=np.int32)[None, :] for size in (problem.n_ops, problem.n_values))
+    block = ColumnBlock(
+        Repeated(table.members, ops), Repeated(table.reads, values), Repeated(table.writes, values), table.cost,
+        table.full, table.tie,
+    )  # fmt: skip
+    return make_blocks([block])
+
+
+def _hash_ties(members: Ragged, writes: Ragged) -> Ints:
+    """Ties of columns from their content."""
+    sizes = (int(rows.items.max(initial=-1)) + 1 for rows in (members, writes))
+    key = members.hashes(next(sizes), 1) + writes.hashes(next(sizes), 2)
+    return (key >> np.uint64(33)).astype(np.int64)
+
+
+def stack_tables(parts: Sequence[ColumnTable]) -> ColumnTable:
+    """Tables one under the other."""
+    if not parts:
+        return table_of(())
+    return ColumnTable(
+        stack([p.members for p in parts]), stack([p.reads for p in parts]), stack([p.writes for p in parts]),
+        np.concatenate([p.cost for p in parts]), np.concatenate([p.tie for p in parts]),
+        np.concatenate([p.full for p in parts]),
+    )  # fmt: skip
+
+
 def table_of(columns: Sequence[Column]) -> ColumnTable:
     """The columns as a table; a table is returned as it is."""
     if isinstance(columns, ColumnTable):
         return columns
+    if isinstance(columns, ColumnBlocks):
+        return columns.take(np.arange(len(columns), dtype=np.int64))
     return ColumnTable(
         ragged([c.members for c in columns]), ragged([c.reads for c in columns]), ragged([c.writes for c in columns]),
         np.array([c.cost for c in columns], dtype=np.int64), np.array([c.tie for c in columns], dtype=np.int64),

@@ -1,21 +1,24 @@
 """The sieve of large problems, on small ones: its prices bound every plan, and what it keeps holds the optimum."""
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from fusesolve import plan
 from fusesolve.candidates import space
-from fusesolve.ragged import Ragged, ragged, stack
-from fusesolve.solve import PartitionProblem, check_solution, sifted, solve
+from fusesolve.errors import InternalError
+from fusesolve.ragged import Ragged, Repeated, ragged, stack
+from fusesolve.solve import PartitionProblem, Status, check_solution, sift, sifted, solve
 from fusesolve.solve.control import Control
 from fusesolve.solve.exhaustive import search_exhaustive
 from fusesolve.solve.instance import find_necessary as find_necessary_exactly
 from fusesolve.solve.instance import prepare_instance
 from fusesolve.solve.problem import Limits
+from fusesolve.solve.sample import check_blocks, take_sample
 from fusesolve.solve.sift import find_necessary, find_pairs, make_sieve
-from fusesolve.solve.table import check_table, table_of
+from fusesolve.solve.table import ColumnBlock, ColumnBlocks, blocks_of, check_table, make_blocks, table_of
 from tests.property.test_solver_exact import assert_exact, make_problem
 
 
@@ -61,6 +64,86 @@ def test_prices_bound_the_best_plan_with_and_without_each_column(recompute: bool
         assert len(sieve.keep(sieve.limit_of(3))) >= min(3, int(sieve.usable.sum()))
 
 
+def chained(part: PartitionProblem, times: int) -> PartitionProblem:
+    """The problem `times` over as blocks: each part's first operator reads the first required value of the part before.
+
+    The first part, which reads nothing, is a block of its own.
+    """
+    n_ops, n_values, link = part.n_ops, part.n_values, min(part.required)
+    members, writes, reads = (
+        ragged([getattr(c, name) for c in part.columns]) for name in ("members", "writes", "reads")
+    )
+    linked = ragged([(*c.reads, n_values) if 0 in c.members else c.reads for c in part.columns])
+    cost, tie = (np.array([getattr(c, name) for c in part.columns], dtype=np.int64) for name in ("cost", "tie"))
+    full = np.array([c.full for c in part.columns], dtype=np.bool_)
+
+    def block(rows: Ragged, first: int, last: int) -> ColumnBlock:
+        turn = np.arange(first, last, dtype=np.int32)[:, None]
+        before = (turn - 1) * n_values + link
+        values = np.hstack((turn * n_values + np.arange(n_values, dtype=np.int32), before)).astype(np.int32)
+        ops = (turn * n_ops + np.arange(n_ops, dtype=np.int32)).astype(np.int32)
+        return ColumnBlock(
+            Repeated(members, ops), Repeated(rows, values), Repeated(writes, values), cost, full, tie
+        )
+
+    return PartitionProblem(
+        n_ops=n_ops * times, n_values=n_values * times, recompute=part.recompute,
+        columns=make_blocks([block(reads, 0, 1), block(linked, 1, times)]),
+        required=frozenset(value + turn * n_values for turn in range(times) for value in part.required),
+        producer=tuple(op + turn * n_ops for turn in range(times) for op in part.producer),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+def test_one_place_of_each_kind_says_the_same_as_all_places(recompute: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sifted, "SIFTED_COLUMNS", 0)
+    for seed in range(8600, 8604):
+        problem = chained(make_problem(seed, recompute=recompute, max_size=5), 12)
+        assert isinstance(problem.columns, ColumnBlocks)
+        check_blocks(problem, problem.columns)
+        control = Control(limits=Limits(time_s=None))
+        few = make_sieve(problem, control)
+        with monkeypatch.context() as patch:
+            patch.setattr(sift, "take_sample", lambda blocks, look: take_sample(blocks, _each_place))
+            every = make_sieve(problem, control)
+        assert few is not None and every is not None
+        assert len(few.sample.table) < len(every.sample.table) == len(problem.columns)
+        assert (few.bound, few.total, few.limit_of(9)) == (every.bound, every.total, every.limit_of(9))
+        for limit in range(few.lower, few.lower + 40, 8):
+            assert few.keep(limit).tolist() == every.keep(limit).tolist()
+        plain = replace(problem, columns=tuple(problem.columns))
+        assert [problem.columns[i] for i in range(len(plain.columns))] == list(plain.columns)
+        found, expected = solve(problem), solve(plain)
+        assert (found.status, found.objective) == (expected.status, expected.objective)
+        assert check_solution(plain, found) == []
+
+
+def _each_place(block: ColumnBlock) -> np.ndarray:
+    return np.arange(block.places)[:, None]
+
+
+def test_blocks_with_broken_promises_are_refused() -> None:
+    problem = chained(make_problem(8600, recompute=True, max_size=6), 4)
+    assert isinstance(problem.columns, ColumnBlocks)
+    first, rest = problem.columns.blocks
+    moved = first.writes.items.copy()
+    moved[0, first.writes.rows.items[0]] += problem.n_values
+    for items in (moved, (first.writes.items + 1) % problem.n_values):
+        blocks = make_blocks([replace(first, writes=Repeated(first.writes.rows, items.astype(np.int32))), rest])
+        with pytest.raises(InternalError):
+            check_blocks(problem, blocks)
+
+
+def test_what_leaves_no_choice_is_the_plan() -> None:
+    problem = make_problem(8700, recompute=False, max_size=7)
+    alone = tuple(column for column in problem.columns if len(column.members) == 1 and column.full)
+    cheapest = {column.members: column for column in sorted(alone, key=lambda column: -column.cost)}
+    forced = replace(problem, columns=tuple(cheapest.values()))
+    found = solve(forced)
+    assert found.status is Status.OPTIMAL and len(found.selected) == problem.n_ops
+    assert check_solution(forced, found) == [] and "pivots" not in found.stats
+
+
 @pytest.mark.parametrize("recompute", [False, True])
 def test_equal_parts_cost_as_many_times_one(recompute: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sifted, "SIFTED_COLUMNS", 0)
@@ -76,8 +159,8 @@ def test_equal_parts_cost_as_many_times_one(recompute: bool, monkeypatch: pytest
 def test_necessary_operators_are_those_that_every_plan_computes() -> None:
     for seed in range(9000, 9040):
         problem = make_problem(seed, recompute=True, max_size=7)
-        table = table_of(problem.columns)
-        found = find_necessary(problem, table, find_pairs(problem, table))
+        blocks = blocks_of(problem)
+        found = find_necessary(problem, blocks, find_pairs(problem, blocks))
         instance = prepare_instance(problem, drop_equals=False)
         assert set(np.nonzero(found)[0].tolist()) <= set(
             find_necessary_exactly(problem, instance.columns, instance.covers)
