@@ -28,13 +28,13 @@ from fusesolve.codegen.kernel import (
 from fusesolve.codegen.pointwise import over_points
 from fusesolve.codegen.scalars import UnsupportedError, compute_type
 from fusesolve.codegen.tiles import choose_tile
-from fusesolve.codegen.windows import enter, product, sum_type
+from fusesolve.codegen.windows import TRANSPOSED, enter, inner_extents, product, sum_type
 from fusesolve.cost.gpu.layout import FMA_BUFFERS, gemm_bytes
 from fusesolve.cost.gpu.layout import FMA_STEP as STEP
 from fusesolve.graph import Node, TensorType
 from fusesolve.ops import operand_types
 
-KNOWN = frozenset({"matmul", "conv1d", "conv2d", "conv3d"})
+KNOWN = frozenset({"matmul", "conv1d", "conv2d", "conv3d"}) | TRANSPOSED
 MANY_POINTS = 96  # points of a thread above which index arithmetic alone passes the next limit
 UNROLL_LIMIT = 900  # instructions of a loop nest that the compiler still unrolls (notes: 1,150 compiled kernels)
 _WINDOWED = frozenset({AccessKind.WINDOW, AccessKind.SHIFTED})
@@ -90,6 +90,12 @@ class Head:
     types: tuple[TensorType, ...]
 
 
+def head_at(task: Task, position: int) -> Head:
+    """The contraction at a position of the task's group."""
+    node = task.program.graph.nodes[task.program.operators[task.nest.members[position]].node]
+    return Head(position, node, tuple(operand_types(task.program.graph, node)))
+
+
 class Gemm:
     """Writes one contraction on the FMA pipe.
 
@@ -102,10 +108,10 @@ class Gemm:
     def __init__(self, task: Task) -> None:
         self.task = task
         self.nest = task.nest
-        self.heads = [self._head(position) for position in task.nest.heads]
+        self.heads = [head_at(task, position) for position in task.nest.heads]
         self.head, self.node, self.types = self.heads[0].position, self.heads[0].node, self.heads[0].types
         self.kind = sum_type(self.types)
-        self.loops = gemm_loops(task.nest, self.head, task.program.operators[task.nest.members[self.head]])
+        self.loops = self.roles()
         self.tile = choose_tile(task.tile("tile_m", 64), task.tile("tile_n", 64), len(self.heads))
         self.own = self.tile.n // len(self.heads)  # columns of the tile that are of one contraction
         self.high, self.wide = self.tile.high, self.tile.wide
@@ -115,9 +121,9 @@ class Gemm:
         )
         self._check()
 
-    def _head(self, position: int) -> Head:
-        node = self.task.program.graph.nodes[self.task.program.operators[self.nest.members[position]].node]
-        return Head(position, node, tuple(operand_types(self.task.program.graph, node)))
+    def roles(self) -> GemmLoops:
+        """The loops of the result by role."""
+        return gemm_loops(self.nest, self.head, self.task.program.operators[self.nest.members[self.head]])
 
     def _check(self) -> None:
         if self.node.op not in KNOWN:
@@ -279,17 +285,12 @@ class Gemm:
     def operand(self, source: TaskSource, open_: ExitStack, head: Head, *, left: bool) -> str:
         """The text of an operand element at the current loop variables."""
         index = source.coords(head.position)
-        inner = source.folded(head.position, self._inner_extents())
+        inner = source.folded(head.position, inner_extents(head.node, head.types))
         found = product(source, head.node, index, inner)
         side = 0 if left else 1
         where = enter(source, open_, found.left, found.lead, head.types[0].shape) if left else found.right
         text = source.operand(head.node.inputs[side], head.types[side], where)
         return source.cast(text, head.types[side], self.kind)
-
-    def _inner_extents(self) -> tuple[int, ...]:
-        if self.node.op == "matmul":
-            return (self.types[0].shape[-2 if self.node.attr("transpose_a") else -1],)
-        return self.types[1].shape[1:]
 
     def _multiply(self, source: TaskSource) -> None:
         """The products of one step."""

@@ -1,7 +1,7 @@
 """One emitted kernel: its arguments, body and launch configuration; and what all templates share."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import TypeVar
 
@@ -63,12 +63,14 @@ class Task:
     """A group to write: its kernel of the plan, its nest, and the loops of the whole kernel from outer to inner.
 
     `launch`: threads of a block of the launch that this kernel is a part of; 0 where the launch is its own.
+    `strided`: loops that are walked as `outer * step + inner`, by two further loops: (outer, step, inner).
     """
 
     program: Program
     nest: Nest
     kernel: PlannedKernel
     launch: int = 0
+    strided: Mapping[int, tuple[int, int, int]] = field(default_factory=dict)
 
     def tile(self, name: str, default: int = 0) -> int:
         """A number of the tiling that was priced (0 where the plan leaves it out)."""
@@ -117,6 +119,8 @@ class TaskSource(KernelSource):
     def __init__(self, task: Task, arrays: dict[int, str], *, workspace: bool) -> None:
         super().__init__(task.program, task.nest, arrays)
         self.task = task
+        for loop, (outer, step, inner) in task.strided.items():
+            self.walks[loop] = variable(self.vars[outer]).scaled(step) + variable(self.vars[inner])
         self.workspace = "w0" if workspace else None
         self.tensor_tiles: list[Mma] = []
         self.tensor_waits: list[int] = []

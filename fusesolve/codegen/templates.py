@@ -4,14 +4,37 @@ from collections.abc import Callable, Mapping
 
 from fusesolve.candidates.program import Program
 from fusesolve.codegen.attention import emit_attention
+from fusesolve.codegen.contraction import Gemm, head_at
 from fusesolve.codegen.kernel import EmittedKernel, Task, emit_by
 from fusesolve.codegen.packed import pack_parts
 from fusesolve.codegen.planned import PlannedKernel
 from fusesolve.codegen.pointwise import emit_pointwise
 from fusesolve.codegen.reductions import emit_rows
 from fusesolve.codegen.scalars import UnsupportedError
-from fusesolve.codegen.tensor_contraction import emit_contraction
+from fusesolve.codegen.siblings import emit_siblings
+from fusesolve.codegen.tensor_contraction import KINDS, TensorGemm
+from fusesolve.codegen.transposed import TransposedGemm, TransposedTensorGemm
+from fusesolve.codegen.windows import TRANSPOSED
+from fusesolve.cost.gpu.layout import FMA_STEP
 from fusesolve.group import Template
+
+
+def emit_contraction(task: Task) -> tuple[EmittedKernel, ...]:
+    """The kernel of a contraction group, or the two of a split one; several contractions side by side."""
+    return emit_siblings(task, _emit_tiles) if task.nest.facts.side_by_side else _emit_tiles(task)
+
+
+def _emit_tiles(task: Task) -> tuple[EmittedKernel, ...]:
+    """Contractions that share tiles, on the pipe that was priced.
+
+    Types other than f16 and bf16 have no source on the tensor pipe: they take the FMA pipe, whatever was priced.
+    """
+    head = head_at(task, task.nest.heads[0])
+    tensor = task.tile("tile_k", FMA_STEP) > FMA_STEP and {kind.dtype for kind in head.types[:2]} <= set(KINDS)
+    if head.node.op in TRANSPOSED:
+        return (TransposedTensorGemm if tensor else TransposedGemm)(task).emit()
+    return (TensorGemm if tensor else Gemm)(task).emit()
+
 
 EMITTERS: Mapping[Template, Callable[[Task], tuple[EmittedKernel, ...]]] = {
     Template.POINTWISE: emit_pointwise,

@@ -11,30 +11,15 @@ from dataclasses import dataclass
 
 from fusesolve.codegen.affine import Affine
 from fusesolve.codegen.contraction import Gemm, Head
-from fusesolve.codegen.kernel import EmittedKernel, Task, TaskSource, Workspace
+from fusesolve.codegen.kernel import Task, TaskSource, Workspace
 from fusesolve.codegen.scalars import UnsupportedError
-from fusesolve.codegen.siblings import emit_siblings
 from fusesolve.codegen.tensor_source import CHUNK, STEP, Mma, swizzle
-from fusesolve.cost.gpu.layout import FMA_STEP, WARP, gemm_bytes
+from fusesolve.cost.gpu.layout import WARP, gemm_bytes
 from fusesolve.graph import DType
 
 KINDS = (DType.F16, DType.BF16)
 SUMS_PAD = 8  # f32 elements behind each row of the tile's sums
 UNROLLED_COPIES = 8  # copies of a thread and step that are written one behind the other
-
-
-def emit_contraction(task: Task) -> tuple[EmittedKernel, ...]:
-    """The kernel of a contraction group, or the two of a split one, on the pipe that was priced.
-
-    Types other than f16 and bf16 have no source on the tensor pipe: they take the FMA pipe, whatever was priced.
-    """
-    return emit_siblings(task, _emit) if task.nest.facts.side_by_side else _emit(task)
-
-
-def _emit(task: Task) -> tuple[EmittedKernel, ...]:
-    plain = Gemm(task)
-    tensor = task.tile("tile_k", FMA_STEP) > FMA_STEP and {kind.dtype for kind in plain.types[:2]} <= set(KINDS)
-    return TensorGemm(task).emit() if tensor else plain.emit()
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,7 @@ class KernelSource(Source):
         loops = sorted(nest.extent.items())
         self.vars: dict[int, Var] = {loop: Var(f"i{n}", size) for n, (loop, size) in enumerate(loops)}
         self.aliases: list[tuple[Affine, Var]] = []
+        self.walks: dict[int, Affine] = {}  # loops that are walked as an expression of other loops
 
     # indices
 
@@ -67,11 +68,15 @@ class KernelSource(Source):
         for extent in shape:
             part, size = ZERO, 1
             while size < extent:
-                part = part.scaled(atoms[place]) + variable(self.vars[loops[place]])
+                part = part.scaled(atoms[place]) + self.walk_of(loops[place])
                 size *= atoms[place]
                 place += 1
             found.append(part)
         return tuple(found)
+
+    def walk_of(self, loop: int) -> Affine:
+        """The index that a loop stands for."""
+        return self.walks.get(loop) or variable(self.vars[loop])
 
     def index(self, expression: Affine) -> str:
         """As in `Source`, with the flat position of the kernel where the expression contains it."""

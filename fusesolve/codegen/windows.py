@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from fusesolve.codegen.affine import ZERO, Affine, Var, variable
+from fusesolve.codegen.affine import ZERO, Affine, Var, number, variable
 from fusesolve.codegen.folds import Fold
 from fusesolve.codegen.moves import Index, axis_of, inside, whole
 from fusesolve.codegen.scalars import UnsupportedError, compute_type
@@ -166,6 +166,8 @@ def _corner(
 
 # contractions
 
+TRANSPOSED = frozenset({"conv1d_transpose", "conv2d_transpose", "conv3d_transpose"})
+
 
 def sum_type(types: Sequence[TensorType]) -> str:
     """The register type in which products are summed: f32, f64, or i64 for integers."""
@@ -188,6 +190,8 @@ def product(kernel: "KernelSource", node: Node, index: Index, inner: Index) -> P
     left, right = operand_types(kernel.graph, node)
     if node.op == "matmul":
         return _matmul_product(node, (left.shape, right.shape), index, inner[0])
+    if node.op in TRANSPOSED:
+        return _transposed_product(kernel, node, index, inner)
     if node.op not in ("conv1d", "conv2d", "conv3d"):
         raise UnsupportedError(f"{node.op} is not supported in generated kernels")
     channel = inner[0]
@@ -201,6 +205,58 @@ def product(kernel: "KernelSource", node: Node, index: Index, inner: Index) -> P
     return Product(
         left=window_index(node, index, inner[1:], left.shape), lead=(index[0], channel), right=(index[1], *inner)
     )
+
+
+def inner_extents(node: Node, types: Sequence[TensorType]) -> tuple[int, ...]:
+    """Extents of a contraction's reduced axes, as its access map has them: depth, or channels and taps."""
+    if node.op == "matmul":
+        return (types[0].shape[-2 if node.attr("transpose_a") else -1],)
+    if node.op not in TRANSPOSED:
+        return types[1].shape[1:]
+    taps = zip(types[1].shape[2:], _numbers(node, "stride"), strict=True)
+    return (types[1].shape[0], *(-(-count // step) for count, step in taps))
+
+
+def _transposed_product(kernel: "KernelSource", node: Node, index: Index, inner: Index) -> Product:
+    """A transposed convolution: a position y takes tap `p % stride + j * stride` of row `p // stride - j`, p = y + pad.
+
+    `inner` are the channel and a j for each axis. Where all taps of a residue exist no weight has to be tested.
+    """
+    left, right = (kind.shape for kind in operand_types(kernel.graph, node))
+    stride, pad, dilation = (_numbers(node, name) for name in ("stride", "pad", "dilation"))
+    rank = len(stride)
+    if set(dilation) != {1} or whole(node, "group", 1) != 1 or any(right[2 + i] % stride[i] for i in range(rank)):
+        raise UnsupportedError(f"{node.op} with groups, dilation or taps beside its stride's multiples has no source")
+    rows: list[Affine] = []
+    taps: list[Affine] = []
+    tests: list[tuple[int, Affine, int]] = []
+    for i, step in enumerate(stride):
+        whole_steps = Affine(tuple((var, coef // step) for var, coef in index[2 + i].terms if coef % step == 0))
+        rest = Affine(
+            tuple(term for term in index[2 + i].terms if term[1] % step), index[2 + i].const
+        ).shifted(pad[i])  # fmt: skip
+        turn, tap = _divided(kernel, rest, step)
+        last = right[2 + i] // step - 1
+        raw = (whole_steps + turn + inner[1 + i].scaled(-1)).shifted(last)
+        taps.append(tap + inner[1 + i].scaled(step))
+        safe = raw.low >= last and raw.high < last + left[2 + i]
+        rows.append(raw.shifted(-last) if safe else ZERO)
+        tests += [] if safe else [(2 + i, raw, last)]
+    return Product(
+        left=Guarded(tuple(rows), tuple(tests)), lead=(index[0], inner[0]), right=(inner[0], index[1], *taps)
+    )
+
+
+def _divided(kernel: "KernelSource", part: Affine, step: int) -> tuple[Affine, Affine]:
+    """Quotient and remainder of an index expression."""
+    if not part.terms:
+        return number(part.const // step), number(part.const % step)
+    text = kernel.value(f"u32({kernel.index(part)})", "t")
+    if part.high < step:
+        return ZERO, variable(Var(text, part.high + 1))
+    turn = kernel.value(f"u32({text} // u32({step}))", "t")
+    rest = kernel.value(f"u32({text} % u32({step}))", "t")
+    return variable(Var(turn, part.high // step + 1)), variable(Var(rest, step))
 
 
 def _matmul_product(node: Node, shapes: Sequence[Sequence[int]], index: Index, inner: Affine) -> Product:
@@ -220,9 +276,8 @@ def _contraction(kernel: "KernelSource", node: Node, index: Index) -> str:
     types = operand_types(kernel.graph, node)
     kind = sum_type(types)
     total = kernel.value(f"{kind}(0)", "r")
-    extents = [types[0].shape[-2 if node.attr("transpose_a") else -1]] if node.op == "matmul" else types[1].shape[1:]
     with ExitStack() as open_:
-        inner = open_.enter_context(kernel.loops(extents))
+        inner = open_.enter_context(kernel.loops(inner_extents(node, types)))
         found = product(kernel, node, index, inner)
         left = enter(kernel, open_, found.left, found.lead, types[0].shape)
         a = kernel.cast(kernel.operand(node.inputs[0], types[0], left), types[0], kind)
@@ -235,4 +290,5 @@ def _contraction(kernel: "KernelSource", node: Node, index: Index) -> str:
 WINDOWS: Mapping[str, Rule] = {
     "maxpool": _pool, "avgpool": _pool, "stencil": _stencil, "resize_nearest": _nearest, "resize_linear": _linear,
     "matmul": _contraction, "conv1d": _contraction, "conv2d": _contraction, "conv3d": _contraction,
+    **dict.fromkeys(TRANSPOSED, _contraction),
 }  # fmt: skip

@@ -105,6 +105,11 @@ GOLDEN = {
         ["p = tanh(x)", "a = matmul(p, g)", "b = matmul(p, u)", "d = add(b, c)", "e = matmul(p, v)", "f = mul(a, e)"],
         "contraction", {"tile_m": 16, "tile_n": 32, "split": 2},
     ),
+    "transposed_convolution": (
+        ["x: f32[2,5,6,7]", "w: f32[5,4,4,2]"],
+        ["p = relu(x)", "c = conv2d_transpose(p, w; stride=2-2, pad=1-0-1-0)", "t = tanh(c)"], "contraction",
+        {"tile_m": 32, "tile_n": 16, "split": 1},
+    ),
     "packed": (
         ["a: f16[20,64]", "b: f16[64,40]", "c: f32[30,50]", "d: f32[50,24]", "x: f32[6,300]", "y: f32[700]",
          "z: f32[4,40]"],
