@@ -40,7 +40,7 @@ def _spatial_loops(task: Task, shape: tuple[int, ...], position: int) -> list[in
 
 
 class TransposedGemm(Gemm):
-    """Writes one transposed convolution on the FMA pipe; what it changes of a contraction are the roles of the loops."""
+    """Writes one transposed convolution on the FMA pipe: a contraction whose loops have other roles."""
 
     def __init__(self, task: Task) -> None:
         super().__init__(strided_task(task, head_at(task, task.nest.heads[0])))
