@@ -23,6 +23,8 @@ from fusesolve.units import Dimension, format_bytes, format_quantity
 
 MOST_LINES = 24  # lines of a sweep's curves; more are one picture's end
 MOST_BARS = 30  # numbers of a tornado; the others are in the table
+MOST_NAMED = 60  # plans in the legend of a map; the others are named under the pointer
+MAP_HEIGHT = 1200  # pixels that the rows of a map share, if they can
 NO_PLAN = "#8b949e"
 ROOM_FOR_LABEL = 0.05  # share of the range from which on a phase has its number written in it
 NAMES = 90  # columns for the operators of a change
@@ -170,31 +172,32 @@ def _map(heading: str, bars: Sequence[_Bar], phases: Phases, path: str, rows: st
 
     figure, axis = go.Figure(), axis_of(path)
     width = max((bar.high for bar in bars), default=1.0) - min((bar.low for bar in bars), default=0.0)
+    order = list(dict.fromkeys(bar.row for bar in bars))
+    tall = max(12, min(46, MAP_HEIGHT // max(1, len(order))))
     plans = dict.fromkeys(sorted((bar.plan for bar in bars), key=lambda plan: phases.number.get(plan or "", 0)))
-    for plan in plans:
+    for place, plan in enumerate(plans):
         mine = [bar for bar in bars if bar.plan == plan]
         named = [bar.plan is not None and bar.high - bar.low >= ROOM_FOR_LABEL * width for bar in mine]
         name = phases.name(plan, mine[0].kernels)
         figure.add_bar(
             orientation="h", name=name, y=[bar.row for bar in mine], base=[bar.low * axis.scale for bar in mine],
             x=[(bar.high - bar.low) * axis.scale for bar in mine], hoverinfo="text",
-            hovertext=[f"<b>{name}</b><br>{bar.hover}" for bar in mine],
+            hovertext=[f"<b>{name}</b><br>{bar.hover}" for bar in mine], showlegend=place < MOST_NAMED,
             text=[str(phases.number[plan]) if plan and wide else "" for wide in named], textposition="inside",
-            insidetextanchor="middle", textangle=0, insidetextfont={"color": "#fff", "size": 13},
+            insidetextanchor="middle", textangle=0, insidetextfont={"color": "#fff", "size": min(13, tall - 2)},
             marker={"color": phases.colour(plan), "line": {"width": 0.5, "color": "rgba(255,255,255,.7)"}},
         )  # fmt: skip
-    order = list(dict.fromkeys(bar.row for bar in bars))
     figure.update_layout(
         **{**LAYOUT, "margin": {**LAYOUT["margin"], "l": 30 + 7 * max(map(len, order), default=0)}}, barmode="overlay",
-        bargap=0.06, showlegend=True, legend={"orientation": "h", "y": -60 / (46 * len(order) + 60), "yanchor": "top"},
+        bargap=0.06, showlegend=True, legend={"orientation": "h", "y": -60 / (tall * len(order)), "yanchor": "top"},
     )  # fmt: skip
     figure.update_xaxes(title=axis.title)
     figure.update_yaxes(
-        title=None if rows is None else rows, type="category", categoryorder="array", categoryarray=order,
-        automargin=True,
+        title=None if rows is None else {"text": rows, "standoff": 14}, type="category", categoryorder="array",
+        categoryarray=order, automargin=True,
     )  # fmt: skip
     return Picture(
-        heading=heading, figure=figure, height=150 + 46 * len(order) + 11 * len(plans),
+        heading=heading, figure=figure, height=150 + tall * len(order) + 11 * min(len(plans), MOST_NAMED),
         note=f"{len(plans)} plans, a number and a colour each (colours again after twelve). Hover for kernels, time "
         "and what changes.",
     )  # fmt: skip
