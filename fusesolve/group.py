@@ -113,6 +113,7 @@ class Workload:
     staged_bytes: int = 0
     weight_bytes: int = 0  # part of read_bytes that is weights of the model
     plain: int = 0  # 1: a contraction that a library call does alone
+    batched: int = 0  # contraction: 1 where the library's batched product is called, were it for a batch of one
     tile_by_rows: int = 0  # contraction: 1 where the library knows a tile for a number of rows only, and does not split
     taps: int = 1  # contraction: points of a convolution's window (3 x 3: 9)
     image_rows: int = 0  # rows and columns of the result of an f32 convolution that Winograd's forms exist for: 3 x 3,

@@ -231,6 +231,8 @@ def _as_library(spec: Spec, workload: Workload) -> Workload:
     """The launch shape of the library's row kernel (PyTorch's own, vLLM's), which no graph says."""
     if spec.op == "product_by_rows":
         return replace(workload, tile_by_rows=1)
+    if spec.op == "bmm":
+        return replace(workload, batched=1)
     rule = LIBRARY_ROWS.get(spec.op)
     if spec.op == "rope":
         workload = replace(workload, alu=workload.alu + 0.5 * ROTARY_WORK * spec.sizes[0] * spec.sizes[1])

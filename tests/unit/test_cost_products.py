@@ -90,3 +90,21 @@ def test_a_library_of_templates_keeps_as_many_steps_in_flight_as_shared_memory_h
     product = 2 * 16 * 64 * 128 / (2.048e14 * 0.93 / 100) * (1 + 0.5 / 16 + 0.5 / 64) * 1e6  # 0.14 us
     assert busy[0] == pytest.approx(100 * 0.8 / 3 + drain)
     assert busy[1] == pytest.approx(100 * product + drain, rel=1e-3)  # 0.14 us are more than 0.8 us / 16
+
+
+@pytest.mark.parametrize(("m", "rows"), [(65, 2), (129, 2), (257, 4), (512, 4), (513, 6)])
+def test_a_library_of_templates_runs_tiles_down_the_rows_in_pairs(m, rows):
+    """Tiles of 128 columns: 32 across 4,096; above 64 rows an odd tile of 128 has a twin, one of 64 (65 rows) too."""
+    device, tile = read_device(NARROW, "stream"), tiling(tile_m=64 if m == 65 else 128, tile_n=128, split=1)
+    res, _ = contraction.evaluate(device, columns(narrow(m, 4096, 4096, tile_by_rows=1)), tile, library=True)
+    assert value(res, "blocks") == 32 * rows
+
+
+@pytest.mark.parametrize(("numbers", "floor"), [({}, 1.0), ({"batched": 1}, 3.0), ({"batch": 2}, 3.0)])
+def test_a_batched_call_pays_its_start_for_a_batch_of_one_too(numbers, floor):
+    profile = with_constants(GPU, {"gemm_t0": 1e-6, "gemm_batched": 2e-6})
+    tile = tiling(tile_m=64, tile_n=64, split=1)
+    _, found = contraction.evaluate(
+        read_device(profile, "stream"), columns(single(64, 64, 64, **numbers)), tile, library=True
+    )
+    assert value(found, "floor") * 1e6 == pytest.approx(floor)

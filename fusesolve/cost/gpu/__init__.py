@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 
-from fusesolve.cost.gpu import attention, contraction, convolution, library_rows, opaque, pointwise, rows
+from fusesolve.cost.gpu import attention, contraction, convolution, library_rows, opaque, pointwise, rows, vector
 from fusesolve.cost.gpu import terms as shared_terms
 from fusesolve.cost.gpu.device import Device, read_device
 from fusesolve.cost.sweep import Family, sweep
@@ -39,7 +39,7 @@ def families(device: Device, options: PriceOptions) -> tuple[Family, ...]:
     for library in (True, False):  # a library kernel wins a tie
         if options.implementation != ("generated" if library else "library"):
             found += [_contraction(device, library=library), _attention(device, library=library)]
-            found += _winograd(device) if library else []
+            found += [*_winograd(device), _vector(device)] if library else []
     return tuple(found)
 
 
@@ -56,6 +56,14 @@ def _winograd(device: Device) -> list[Family]:
         )
         for tilings, run in forms
     ]  # fmt: skip
+
+
+def _vector(device: Device) -> Family:
+    """Matrix-vector products, which only libraries have as kernels of their own."""
+    return Family(
+        template=TEMPLATES.index(Template.CONTRACTION), tilings=vector.tilings(), library=True,
+        evaluate=partial(vector.evaluate, device), combine=_MEMORY, wants=partial(vector.wanted, device),
+    )  # fmt: skip
 
 
 def _contraction(device: Device, *, library: bool) -> Family:

@@ -32,6 +32,7 @@ OVERLAP = 2.7  # p-norm of compute and memory time
 RESIDENT = (1.0, 2.0, 4.0)  # tiles on a unit at once: 32,768 accumulators of a unit's registers, at most four tiles
 EXPOSED = 0.6  # share of a tile's epilogue that the next tile's main loop does not hide
 BY_ROWS_STAGES = 20.0  # a library that sizes its pipeline for each tile fills shared memory
+CLUSTERED_ROWS = 64.0  # up to so many rows the same library's clusters lie along the columns
 POWER_TIME = 300e-6  # seconds after which a kernel runs at its sustained power
 
 
@@ -85,7 +86,7 @@ def _work(w: Columns, tile: Columns, tensor: Array) -> tuple[Array, Array, Array
     step = np.where(tensor, STEP_BYTES / w["operand_bytes"], float(FMA_STEP))
     own = w["n"] * w["joined"] / w["parts"]  # columns that tiles divide among them
     across = w["parts"] / w["joined"] * np.ceil(own / tile["tile_n"])
-    tiles = np.ceil(w["m"] / tile["tile_m"]) * across * w["batch"]
+    tiles = _tile_rows(w, tile) * across * w["batch"]
     return step, tiles * tile["split"], np.ceil(np.ceil(w["k"] / tile["split"]) / step)
 
 
@@ -124,10 +125,18 @@ def _by_rows(w: Columns, tile: Columns) -> Flags:
     return found
 
 
+def _tile_rows(w: Columns, tile: Columns) -> Array:
+    """Rows of tiles; a library of templates runs pairs of tiles down the rows as clusters, so an odd one has a twin."""
+    down = np.ceil(w["m"] / tile["tile_m"])
+    paired = (w["tile_by_rows"] > 0) & (w["m"] > CLUSTERED_ROWS)
+    return np.where(paired, np.ceil(down / 2.0) * 2.0, down)
+
+
 def _floor(device: Device, w: Columns, tensor: Array) -> Array:
     """Seconds that a contraction adds to its work: a batch, scales of 8-bit operands, another library's own start."""
     scaled = np.where((tensor > 0) & (w["operand_bytes"] < 2), device.constant("gemm_scaled", 0.0), 0.0)
-    batch = np.where((w["batch"] > 1) | (w["parts"] > 1), device.constant("gemm_batched", 0.0), 0.0)
+    called = (w["batch"] > 1) | (w["parts"] > 1) | (w["batched"] > 0)
+    batch = np.where(called, device.constant("gemm_batched", 0.0), 0.0)
     by_rows = device.constant("gemm_by_rows_t0", device.gemm_floor)
     return np.where(w["tile_by_rows"] > 0, by_rows, device.gemm_floor + batch + scaled)
 
