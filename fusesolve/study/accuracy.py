@@ -12,15 +12,15 @@ import numpy as np
 
 from fusesolve.hardware import HardwareProfile
 from fusesolve.hardware_yaml import load_profile
-from fusesolve.metrics import Errors, measure_errors
+from fusesolve.metrics import Errors, measure_errors, spearman
 from fusesolve.study.devices import profile_name
 from fusesolve.study.gains.cases import Gain
 from fusesolve.study.gains.outcome import Times
 from fusesolve.study.gains.tables import read_gains
-from fusesolve.study.hosts import Host, add_hosts, estimate_hosts
+from fusesolve.study.hosts import Host, add_hosts, estimate_hosts, with_true_kernels
 from fusesolve.study.predict import Array, price_samples
 from fusesolve.study.readers import read_table
-from fusesolve.study.samples import Sample, Skipped
+from fusesolve.study.samples import Sample, Skipped, Table
 from fusesolve.study.transfer import Transfer, transfer
 
 FORMAT = "fusesolve-accuracy/1"
@@ -46,7 +46,11 @@ class WorstRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccuracyRow:
-    """The errors of one operator of one device in one file, and its worst rows (largest error first)."""
+    """The errors of one operator of one device in one file, and its worst rows (largest error first).
+
+    `reachable`: the rank correlation of a simulator whose kernels are exact, with one floor for the host; None where no
+    host hides a kernel.
+    """
 
     file: str
     device: str
@@ -55,6 +59,7 @@ class AccuracyRow:
     timing: str
     errors: Errors
     worst: tuple[WorstRow, ...]
+    reachable: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +108,7 @@ def _plain_row(row: AccuracyRow) -> dict[str, Any]:
         {"row": item.label, "measured_us": item.measured * 1e6, "predicted_us": item.predicted * 1e6}
         for item in row.worst
     ]
-    return document | asdict(row.errors) | {"worst": worst}
+    return document | asdict(row.errors) | {"reachable_spearman": row.reachable, "worst": worst}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,11 +163,8 @@ def measure_accuracy(
             excluded += _counted(path.name, outcome.skipped)
             continue
         table = read_table(path)
-        by_device: dict[tuple[str, str | None], list[Sample]] = defaultdict(list)
-        for sample in table.samples:
-            by_device[sample.device, hardware or profile_name(sample.device, sample.library)].append(sample)
         skipped = list(table.skipped)
-        for (device, name), samples in by_device.items():
+        for (device, name), samples in by_profile(table, hardware).items():
             if name is None:
                 skipped += [Skipped(device, f"no bundled profile stands for the device '{device}'")] * len(samples)
                 continue
@@ -178,6 +180,14 @@ def measure_accuracy(
             skipped += [Skipped(device, "the profile has no legal kernel for the operator")] * refused
         excluded += _counted(table.file, skipped)
     return Accuracy(part=part, rows=tuple(rows), gains=tuple(gains), hosts=tuple(hosts), excluded=tuple(excluded))
+
+
+def by_profile(table: Table, hardware: str | None = None) -> dict[tuple[str, str | None], list[Sample]]:
+    """The samples of each device text and of the profile that stands for it (`hardware`: for all; None: no profile)."""
+    found: dict[tuple[str, str | None], list[Sample]] = defaultdict(list)
+    for sample in table.samples:
+        found[sample.device, hardware or profile_name(sample.device, sample.library)].append(sample)
+    return found
 
 
 def _predicted(file: str, device: str, samples: Sequence[Sample], name: str, left_out: Transfer | None) -> Predictions:
@@ -216,7 +226,15 @@ def _row(found: Predictions, op: str, timing: str, index: np.ndarray) -> Accurac
     return AccuracyRow(
         file=found.file, device=found.device, profile=found.profile_name, op=op, timing=timing,
         errors=measure_errors(predicted, measured), worst=_worst(labels, measured, predicted),
+        reachable=_reachable(found, measured, index),
     )  # fmt: skip
+
+
+def _reachable(found: Predictions, measured: Array, index: np.ndarray) -> float | None:
+    samples = [found.samples[i] for i in index]
+    hosts = {(host.device, host.family): host for host in found.hosts}
+    exact = with_true_kernels(samples, found.kernels[index], hosts)
+    return None if np.array_equal(exact, measured) else spearman(exact, measured)
 
 
 def _timed_row(file: str, times: Times) -> AccuracyRow:

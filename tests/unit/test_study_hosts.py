@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fusesolve.study.hosts import add_hosts, estimate_hosts
+from fusesolve.study.hosts import Host, add_hosts, estimate_hosts, with_true_kernels
 from fusesolve.study.samples import Sample, Spec, Timing
 
 US = 1e-6
@@ -69,3 +69,17 @@ def test_calls_of_several_kernels_have_an_uneven_host():
     found = estimate_hosts(rows, kernels, "NVIDIA")["X", "conv2d"]
     assert found.offset == pytest.approx(100 * US)
     assert found.floor == pytest.approx(150 * US)  # no call took less
+
+
+def test_exact_kernels_leave_the_hosts_noise():
+    """Calls of 1 to 3 us all read about 30 us: an exact simulator says 30 for each, and what was measured beyond."""
+    kernels = np.array([1, 2, 3, 3, 40, 60]) * US
+    measured = np.array([31, 29, 30, 30, 56, 74]) * US
+    host = Host(device="X", family="add", timing=Timing.EAGER, floor=30 * US, offset=15 * US, rows=4)
+    found = with_true_kernels(samples(measured), kernels, {("X", "add"): host})
+    assert found == pytest.approx(np.array([30, 30, 30, 30, 56, 74]) * US)
+
+
+def test_without_a_host_exact_kernels_are_what_was_measured():
+    measured = np.array([5.0, 1.0]) * US
+    assert with_true_kernels(samples(measured), measured / 2, {}) == pytest.approx(measured)
