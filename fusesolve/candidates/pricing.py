@@ -1,7 +1,7 @@
 """From a kernel space to prices: every workload once, None where the limits refuse every tiling, in whole ns."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -21,13 +21,21 @@ SHOWN = ("registers", "shared_bytes", "spill_bytes", "occupancy")  # resources t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Priced:
-    """A space with prices: `cost_ns[u]` of each unique workload, None where no tiling is legal."""
+    """A space with prices: `cost_ns[u]` of each unique workload, None where no tiling is legal.
+
+    `twins`: for rows that a library call does best, the row of the same work as a generated kernel; a pack runs that.
+    """
 
     space: Space
     prices: Prices
     cost_ns: tuple[int | None, ...]
     profile: HardwareProfile
     options: PriceOptions
+    twins: Mapping[int, int] = field(default_factory=dict)
+
+    def packed_row(self, row: int) -> int:
+        """The row whose tiling a kernel of workload `row` has as part of a pack."""
+        return self.twins.get(row, row)
 
 
 def price_space(

@@ -1,105 +1,181 @@
-"""Packs join the space: those that could lower the relaxation of the problem without them, until there are none."""
+"""Packs join the space: all that start at one level, where they can be counted, or those that a good plan could use.
+
+Where there are many, they join by column generation over the relaxation of the exact partition until that is no lower:
+the packs left out lower neither its bound nor, where a plan meets that bound, the plan.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from fusesolve.candidates.packs import Packer, Part, add_packs, join_parts, pairs, runs
+import numpy as np
+from numpy.typing import NDArray
+
+from fusesolve.candidates.packs import (
+    Packer,
+    Packs,
+    Part,
+    add_packs,
+    add_twins,
+    independent_sets,
+    pairs,
+    price_packs,
+    runs,
+)
 from fusesolve.candidates.pricing import Priced
-from fusesolve.candidates.space import Kernel
+from fusesolve.candidates.table import Kernel, KernelTable, table_of
 from fusesolve.pipeline.columns import make_problem
+from fusesolve.ragged import Ints
 from fusesolve.solve import Limits
 from fusesolve.solve.marginal import price_columns
 
-ROUNDS = 4
-MOST_OPERATORS = 2500  # graphs above this are planned without packs
-PARTS_PER_LEVEL = 40  # kernels of one level, those nearest to the best plan, that are paired with each other
-NEAR = 0.01  # share of the bound: packs with a larger reduced cost than this and a launch are left out again
-STALLED = 0.0005  # share of the bound: less progress in a round ends the search
-LONGEST = 12.0  # launches: beside a longer kernel the saving of one is within the model's error
+SETS_PER_LEVEL = 3000  # sets of independent kernels that start at one level, all of which are priced
+FEW = 1000  # packs that join the space as they are; more are weighed first
+ROUNDS = 12
+MORE = 300  # packs that join after the last round, as a plan that computes something twice may use them
+FRESH_PER_LEVEL = 30  # packs of a level that join in a round, those that lower the relaxation most
+MOST_OPERATORS = 2500  # graphs above this are planned without packs, and say so
+PARTS_PER_LEVEL = 40  # kernels of a level with more sets, those nearest to the best plan, that are paired
+LEAST = 2e-5  # share of the bound: a round that lowers it by less is the last
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+def pack_space(priced: Priced, limits: Limits, *, late: bool = False) -> Priced:
+    """The priced space with packs. A second launch costs the most where kernels are short; see docs/MODEL.md.
+
+    Levels of more than SETS_PER_LEVEL sets are searched against the relaxation, and `cut_by` names them; it says so,
+    too, where there are no packs: in graphs of more than MOST_OPERATORS, or where `late` leaves no time for them.
+    """
+    if late:
+        return _cut(priced, "packs: none, as half of the time limit was gone")
+    count = len(priced.space.program.operators)
+    if count > MOST_OPERATORS:
+        return _cut(priced, f"packs: none in a graph of {count} operators (limit {MOST_OPERATORS})")
+    packer = Packer(add_twins(priced))
+    table = table_of(priced.space.kernels)
+    sets: list[tuple[Part, ...]] = []
+    wide: dict[int, str] = {}
+    for level, parts in packer.parts(table, np.zeros(len(table))).items():
+        found = independent_sets(parts, SETS_PER_LEVEL)
+        sets.extend(found or ())
+        if found is None:
+            wide[level] = f"packs: more than {SETS_PER_LEVEL} sets of kernels beside {_first_name(priced, parts)}"
+    packs = price_packs(packer, sets)
+    reasons = list(wide.values())
+    if wide or len(packs) > FEW:
+        packs, ended = _Search(packer, table, frozenset(wide), limits).run(packs)
+        reasons += [] if ended or wide else [f"packs: those of the last of {ROUNDS} rounds, or none in time"]
+    return _cut(add_packs(packer.priced, packs), *reasons)
+
+
+def _cut(priced: Priced, *reasons: str) -> Priced:
+    return replace(priced, space=replace(priced.space, cut_by=(*priced.space.cut_by, *reasons)))
+
+
+def _first_name(priced: Priced, parts: Sequence[Part]) -> str:
+    program = priced.space.program
+    first = min(part.kernel.members[0] for part in parts)
+    return program.graph.nodes[program.operators[first].node].name
+
+
+@dataclass(frozen=True, slots=True)
 class _Worth:
-    """What kernels are worth against a relaxation: all with a reduced cost (ns), and those in its optimum."""
+    """What kernels are worth against a relaxation: reduced costs (ns; inf: no plan needs it), and its optimum."""
 
-    slack: dict[int, float]
-    held: frozenset[int]
-    kernels: Sequence[Kernel]
+    slack: NDArray[np.float64]
+    held: NDArray[np.bool_]
     bound: int
 
 
-def pack_space(priced: Priced, limits: Limits) -> Priced:
-    """The priced space with packs. A second launch costs the most where kernels are short; see docs/MODEL.md."""
-    if len(priced.space.program.operators) > MOST_OPERATORS:
-        return priced
-    known: set[tuple[tuple[int, ...], ...]] = set()
-    terms = priced.prices.terms
-    launch = 1e9 * float((terms["launch"] + terms["floor"]).max(initial=0.0))
-    chosen = [kernel for kernel in priced.space.kernels if kernel.full]
-    bound = 0
-    for step in range(ROUNDS + 1):
-        worth = _price(priced, chosen, limits)
-        if worth is None:
-            break
-        fresh = [pack for pack in _look(priced, worth, LONGEST * launch) if _key(pack) not in known]
-        known.update(_key(pack) for pack in fresh)
-        most = NEAR * worth.bound + launch
-        near = _near(priced, worth, most)
-        last = step == ROUNDS or bound * (1.0 - STALLED) <= worth.bound < bound
-        priced = add_packs(near, () if last else fresh)
-        if priced is near:
-            break
-        bound = worth.bound
-        chosen = [kernel for place, kernel in enumerate(worth.kernels) if worth.slack.get(place, most + 1) <= most]
-        chosen += priced.space.kernels[len(near.space.kernels) :]
-    return priced
+class _Search:
+    """Which packs matter. `table`: kernels without packs; `wide`: levels whose packs are too many to count."""
 
+    def __init__(self, packer: Packer, table: KernelTable, wide: frozenset[int], limits: Limits) -> None:
+        self.packer = packer
+        self.wide = wide
+        self.limits = limits
+        self.table = table
+        cost = np.array([-1 if c is None else c for c in packer.priced.cost_ns], dtype=np.int64)[table.unique]
+        self.cost = np.maximum(cost, 0)
+        self.levels = packer.levels(table)
+        self.usable: Ints = np.flatnonzero(table.full & (cost > 0))
 
-def _key(pack: Part) -> tuple[tuple[int, ...], ...]:
-    return tuple(kernel.members for kernel in pack.kernels)
+    def run(self, packs: Packs) -> tuple[Packs, bool]:
+        """Those that lower the relaxation, round by round, MORE near it, and whether its end was reached."""
+        active = np.zeros(len(packs), dtype=np.bool_)
+        bound = np.inf
+        for step in range(ROUNDS + 1):
+            worth = self._weigh(packs.take(np.flatnonzero(active)))
+            if worth is None:
+                return packs.take(np.flatnonzero(active)), False
+            ended = worth.bound > bound * (1.0 - LEAST)
+            if self.wide and not ended:
+                packs, active = self._widen(packs, active, worth)
+            reduced = self._reduced(packs, worth)
+            reduced[active] = 0.0
+            fresh = self._fresh(packs, reduced, LEAST * worth.bound)
+            if ended or not len(fresh) or step == ROUNDS:
+                break
+            active[fresh] = True
+            bound = worth.bound
+        active[np.argsort(np.where(active, np.inf, reduced), kind="stable")[:MORE]] = True
+        return packs.take(np.flatnonzero(active)), ended or not len(fresh)
 
+    def _fresh(self, packs: Packs, reduced: NDArray[np.float64], least: float) -> Ints:
+        """Packs of each level that would lower the relaxation most, those by less than `least` ns left out."""
+        rows = np.argsort(reduced, kind="stable")
+        rows = rows[reduced[rows] < -least]
+        levels = self.levels[packs.parts.items[packs.parts.starts[:-1][rows]]]
+        order = np.argsort(levels, kind="stable")
+        first = np.searchsorted(levels[order], levels[order])
+        found: Ints = rows[order[np.arange(len(order)) - first < FRESH_PER_LEVEL]]
+        return found
 
-def _price(priced: Priced, kernels: Sequence[Kernel], limits: Limits) -> _Worth | None:
-    """Against the exact partition: its relaxation is nearly always whole, and recomputation moves it by a per cent."""
-    columns = make_problem(priced, kernels, recompute=False)
-    marginal = price_columns(columns.problem, limits)
-    if marginal is None:
-        return None
-    return _Worth(
-        slack=dict(marginal.reduced), held=frozenset(marginal.held), kernels=columns.kernels, bound=marginal.bound
-    )
+    def _weigh(self, packs: Packs) -> _Worth | None:
+        """Against the exact partition: its relaxation is nearly always whole."""
+        priced = add_packs(self.packer.priced, packs)
+        fresh = table_of(priced.space.kernels[len(self.table) :])
+        columns = make_problem(priced, self.table.take(self.usable).below(fresh), recompute=False)
+        marginal = price_columns(columns.problem, self.limits)
+        if marginal is None:
+            return None
+        slack = np.full(len(columns.kernels), np.inf)
+        slack[list(marginal.reduced)] = list(marginal.reduced.values())
+        held = np.zeros(len(slack), dtype=np.bool_)
+        held[list(marginal.held)] = True
+        return _Worth(slack, held, marginal.bound)
 
+    def _reduced(self, packs: Packs, worth: _Worth) -> NDArray[np.float64]:
+        """Least reduced cost (ns) of each pack: that of its parts, less what it saves."""
+        slack = np.full(len(self.table), np.inf)
+        slack[self.usable] = worth.slack[: len(self.usable)]
+        saved = np.add.reduceat(self.cost[packs.parts.items], packs.parts.starts[:-1]) - 1e9 * packs.prices.latency
+        found: NDArray[np.float64] = np.add.reduceat(slack[packs.parts.items], packs.parts.starts[:-1]) - saved
+        return found
 
-def _near(priced: Priced, worth: _Worth, most: float) -> Priced:
-    """Without the packs whose reduced cost is above `most` ns: no plan near the bound holds them."""
-    packs = priced.space.packs
-    far = {
-        kernel.unique
-        for place, kernel in enumerate(worth.kernels)
-        if kernel.unique in packs and worth.slack.get(place, most + 1) > most
-    }
-    kept = tuple(kernel for kernel in priced.space.kernels if kernel.unique not in far)
-    return replace(priced, space=replace(priced.space, kernels=kept)) if far else priced
+    def _widen(self, packs: Packs, active: NDArray[np.bool_], worth: _Worth) -> tuple[Packs, NDArray[np.bool_]]:
+        """With the packs of wide levels that could lower the relaxation."""
+        known = {tuple(kernel.members for kernel in pack) for pack in packs.kernels}
+        held = [packs.kernels[place] for place in np.flatnonzero(active)[worth.held[len(self.usable) :]].tolist()]
+        found = {
+            key: parts for parts in self._look(worth, held)
+            if (key := tuple(sorted(part.kernel.members for part in parts))) not in known
+        }  # fmt: skip
+        fresh = price_packs(self.packer, list(found.values()))
+        return packs.below(fresh), np.concatenate((active, np.zeros(len(fresh), dtype=np.bool_)))
 
-
-def _look(priced: Priced, worth: _Worth, longest: float) -> Iterator[Part]:
-    """Packs that could lower the relaxation: pairs of kernels, runs of those in its optimum, packs in it grown."""
-    packer = Packer(priced)
-    levels: dict[int, list[Part]] = {}
-    held: dict[int, list[Part]] = {}
-    for place, slack in worth.slack.items():
-        part = packer.part(worth.kernels[place], slack)
-        if part is not None and slack < part.cost <= longest:
-            levels.setdefault(part.level, []).append(part)
-            if place in worth.held:
-                held.setdefault(part.level, []).append(part)
-    for level, parts in levels.items():
-        levels[level] = sorted(parts, key=lambda part: (part.slack, part.kernels[0].members))[:PARTS_PER_LEVEL]
-        yield from pairs(levels[level])
-    for parts in held.values():
-        yield from runs(parts)
-    packs = priced.space.packs
-    for row in [kernel.unique for place in worth.held if (kernel := worth.kernels[place]).unique in packs]:
-        parts = [part for kernel in packs[row] if (part := packer.part(kernel, 0.0)) is not None]
-        whole = join_parts(parts)
-        yield from (join_parts((whole, other)) for other in levels.get(whole.level, ()) if whole.independent(other))
+    def _look(self, worth: _Worth, held: Sequence[Sequence[Kernel]]) -> Iterator[tuple[Part, ...]]:
+        """Pairs of kernels near the relaxation, runs of those in its optimum, packs in it (`held`) grown by one."""
+        slack = np.full(len(self.table), np.inf)
+        slack[self.usable] = worth.slack[: len(self.usable)]
+        levels = self.packer.parts(self.table, slack)
+        slack[self.usable[~worth.held[: len(self.usable)]]] = np.inf
+        best = self.packer.parts(self.table, slack)
+        place = {part.kernel.members: part for parts in levels.values() for part in parts}
+        for level in sorted(self.wide & levels.keys()):
+            yield from pairs(levels[level][:PARTS_PER_LEVEL])
+            yield from runs(best.get(level, ()))
+        for kernels in held:
+            parts = tuple(place[kernel.members] for kernel in kernels if kernel.members in place)
+            if len(parts) == len(kernels) and parts[0].level in self.wide:
+                for other in levels[parts[0].level][:PARTS_PER_LEVEL]:
+                    if all(part.independent(other) for part in parts):
+                        yield (*parts, other)

@@ -194,8 +194,8 @@ def price_planning(
     priced = price_space(space, profile, prices) if priced is None else priced
     if space.cut_by:
         priced = seed_space(priced)
-    elif profile.kind in PACKERS and options.strategy == "cpsat" and not clock.half_gone():
-        priced = pack_space(priced, Limits(time_s=clock.left(), seed=options.seed))
+    elif profile.kind in PACKERS and options.strategy == "cpsat":
+        priced = pack_space(priced, Limits(time_s=clock.left(), seed=options.seed), late=clock.half_gone())
     clock.lap("price", since)
     return Planning(
         graph=graph, profile=profile, options=options, priced=priced, workers=workers, clock=clock, warnings=warnings,

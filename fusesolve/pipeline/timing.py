@@ -68,7 +68,8 @@ def peak_of_schedule(program: Program, order: Sequence[Kernel], start: Sequence[
 def make_step(priced: Priced, kernel: Kernel, stream: int, after: tuple[int, ...]) -> Step:
     """A launch for the event simulator: one kernel, or the parts of a pack."""
     space = priced.space
-    rows = (kernel.unique, *(part.unique for part in space.packs.get(kernel.unique, ())))
+    parts_of = space.packs.get(kernel.unique, ())
+    rows = (kernel.unique, *(priced.packed_row(part.unique) for part in parts_of))
     whole, *parts = (Part(row=row, template=TEMPLATES.index(space.templates[row])) for row in rows)
     return Step(row=whole.row, template=whole.template, stream=stream, after=after, parts=tuple(parts))
 

@@ -126,7 +126,7 @@ class Bench:
         None where there is no last plan, it does not exist here, or nothing is proven.
         """
         priced = planning.priced
-        if priced.space.cut_by:
+        if self.space.cut_by:
             return None
         here = {_name(kernel): kernel for kernel in priced.space.kernels}
         fresh = [name for name in here if name not in self._place]

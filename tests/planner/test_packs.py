@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from fusesolve import plan
-from fusesolve.candidates.packs import Packer, join_parts, pairs, runs
+from fusesolve.candidates.packs import Packer, add_twins, independent_sets, pairs, price_packs, runs
 from fusesolve.candidates.pricing import price_space
 from fusesolve.candidates.program import build_program
 from fusesolve.candidates.space import enumerate_kernels
+from fusesolve.candidates.table import table_of
 from fusesolve.cost import PACKERS
 from fusesolve.cost.table import PriceOptions
 from fusesolve.hardware_yaml import load_profile
@@ -41,10 +42,10 @@ def updates(count, shape="64,64"):
     return graph(inputs, ops, outputs)
 
 
-def priced_alone(source):
+def priced_alone(source, **options):
     """The kernels of a graph with prices, before any pack."""
     space = enumerate_kernels(build_program(source), recompute=False)
-    return price_space(space, DEVICE, PriceOptions())
+    return add_twins(price_space(space, DEVICE, PriceOptions(**options)))
 
 
 def pack_of(priced, *kernels):
@@ -126,35 +127,74 @@ def test_a_pack_beyond_a_limit_has_no_price():
     assert np.isinf(found.latency[0])
 
 
+def parts_of(priced):
+    """All kernels that may be parts, with no slack, by level."""
+    table = table_of(priced.space.kernels)
+    return Packer(priced).parts(table, np.zeros(len(table)))
+
+
 def test_kernels_of_different_levels_or_that_need_each_other_are_no_pack():
     """y starts two operators later than x; z needs x."""
     inputs = ["x: f32[64,64]", "w: f32[64]"]
     ops = ["a = opaque(x) : f32[64,64]", "b = opaque(a) : f32[64,64]", "y = exp(b)", "v = tanh(w)", "z = relu(v)"]
-    priced = priced_alone(graph(inputs, ops, ["y", "z"]))
-    packer = Packer(priced)
-    parts = [part for kernel in priced.space.kernels if (part := packer.part(kernel, 0.0)) is not None]
-    assert {part.level for part in parts} == {0, 1, 2}
-    for level in {part.level for part in parts}:
-        for pack in (*pairs([p for p in parts if p.level == level]), *runs([p for p in parts if p.level == level])):
-            first, second = pack.kernels[0], pack.kernels[1]
+    levels = parts_of(priced_alone(graph(inputs, ops, ["y", "z"])))
+    assert set(levels) == {0, 1, 2}
+    for parts in levels.values():
+        for pack in (*pairs(parts), *runs(parts), *independent_sets(parts, 100)):
+            first, second = pack[0].kernel, pack[1].kernel
             assert set(first.members).isdisjoint(second.members)
             assert set(first.writes).isdisjoint(second.reads)
 
 
-def test_a_part_may_not_be_opaque_or_a_library_kernel():
-    priced = priced_alone(graph(["x: f16[512,512]", "w: f16[512,512]"], ["m = matmul(x, w)", "o = opaque(x) : f16[4]"],
-                                ["m", "o"]))  # fmt: skip
-    packer = Packer(priced)
-    assert [packer.part(kernel, 0.0) for kernel in priced.space.kernels] == [None, None]
+def test_every_set_of_independent_kernels_is_counted():
+    """Five updates of one fused kernel each: 2^5 - 5 - 1 sets of two and more."""
+    parts = parts_of(priced_alone(updates(5)))[0]
+    whole_ones = [part for part in parts if len(part.kernel.members) == 4]
+    assert len(independent_sets(whole_ones, 26)) == 26
+    assert len(set(independent_sets(whole_ones, 26))) == 26
+    assert independent_sets(whole_ones, 25) is None
 
 
-def test_parts_join_in_the_order_of_the_graph():
-    priced = priced_alone(updates(3))
+def test_an_opaque_kernel_is_no_part():
+    priced = priced_alone(graph(["x: f16[512,512]"], ["o = opaque(x) : f16[4]"], ["o"]))
+    assert parts_of(priced) == {}
+
+
+def test_a_product_that_a_library_does_best_is_packed_as_its_generated_twin():
+    """Two short products (FORK of test_streams.py): one generated launch beats two calls of a library."""
+    inputs = ["x: f16[256,1024]", "y: f16[256,1024]", "a: f16[1024,512]", "b: f16[1024,256]"]
+    source = graph(inputs, ["u = matmul(x, a)", "v = matmul(y, b)"], ["u", "v"])
+    priced = priced_alone(source)
+    row = priced.space.kernels[0].unique
+    assert priced.prices.implementation[row] == 1
+    assert priced.prices.implementation[priced.packed_row(row)] == 0
+    assert priced.space.workloads[priced.packed_row(row)] == priced.space.workloads[row]
+    best, generated = plan(source, "h100"), plan(source, "h100", implementation="generated")
+    assert [group.template for group in best.groups] == ["packed"]
+    assert best.objective_ns == generated.objective_ns
+    assert [group.implementation for group in plan(source, "h100", implementation="library").groups] == ["library"] * 2
+
+
+def test_a_pack_that_spares_next_to_nothing_is_no_kernel():
+    """A launch of 1 ns: two norms side by side save too little to be measured."""
+    cheap = replace(DEVICE, launch=replace(DEVICE.launch, stream=1e-9))
+    space = enumerate_kernels(build_program(norms(4096)), recompute=False)
+    priced = add_twins(price_space(space, cheap, PriceOptions()))
     packer = Packer(priced)
-    parts = [part for kernel in whole(priced) if (part := packer.part(kernel, 1.0)) is not None]
-    pack = join_parts(parts[::-1])
-    assert [kernel.members for kernel in pack.kernels] == sorted(kernel.members for kernel in whole(priced))
-    assert pack.slack == 3.0
+    parts = parts_of(priced)[0]
+    found = price_packs(packer, independent_sets(parts, 1000))
+    cost = np.array([part.cost for part in parts])
+    for pack, latency in zip(found.kernels, found.prices.latency, strict=True):
+        apart = sum(cost[[part.kernel is kernel for part in parts]].sum() for kernel in pack)
+        assert apart - 1e9 * latency >= 0.1 * packer.launch * (len(pack) - 1)
+
+
+def test_too_many_sets_are_searched_and_the_space_says_so():
+    found = plan(updates(14), "a100")
+    assert [len(group.parts) for group in found.groups] == [14]
+    assert found.space.truncated
+    assert found.space.cut_by[0] == "packs: more than 3000 sets of kernels beside a0"
+    assert not plan(updates(4), "a100").space.truncated
 
 
 @pytest.mark.parametrize("hardware", ["npu", "cpu"])
