@@ -140,12 +140,13 @@ class Packer:
         level = max((int(self.depth_of[s]) for s in kernel.reads), default=0)
         return Part(kernel, place, mask, below, level, cost, slack)
 
-    def parts(self, table: KernelTable, slack: NDArray[np.float64]) -> dict[int, list[Part]]:
-        """The parts among kernels with their slack (ns, inf: none), by level, those with the least slack first.
+    def parts(self, table: KernelTable, slack: NDArray[np.float64] | None = None) -> dict[int, list[Part]]:
+        """The parts among kernels with their slack (ns, inf: none; None: 0), by level, those with the least first.
 
         A part whose slack is its cost or more is left out: a pack saves at most all but its longest part.
         """
         cost = np.array([-1 if c is None else c for c in self.priced.cost_ns], dtype=np.int64)
+        slack = np.zeros(len(table)) if slack is None else slack
         rows = self.rows(table)
         rows = rows[slack[rows] < cost[table.unique[rows]]]
         rows = rows[np.argsort(slack[rows], kind="stable")]

@@ -130,7 +130,7 @@ def test_a_pack_beyond_a_limit_has_no_price():
 def parts_of(priced):
     """All kernels that may be parts, with no slack, by level."""
     table = table_of(priced.space.kernels)
-    return Packer(priced).parts(table, np.zeros(len(table)))
+    return Packer(priced).parts(table)
 
 
 def test_kernels_of_different_levels_or_that_need_each_other_are_no_pack():
