@@ -21,9 +21,11 @@ from fusesolve.codegen.module import generate
 from fusesolve.codegen.planned import PlannedKernel, PlannedProgram, read_plan
 from fusesolve.errors import MissingError
 from fusesolve.group import Template
-from fusesolve.validate.compile_groups import CompileStore, GroupCompiler
+from fusesolve.validate.compile_groups import CompileStore, GroupCompiler, KernelResources
 from fusesolve.validate.compiled import CODE_SHARE, REGISTERS_NEAR, REGISTERS_SHARE, capability_of
 from fusesolve.validate.ladder import plan_graph, plan_profile
+
+ALL_OF = ("packed", "side by side")
 
 
 def family_of(planned: PlannedProgram, kernel: PlannedKernel) -> str:
@@ -43,23 +45,34 @@ def family_of(planned: PlannedProgram, kernel: PlannedKernel) -> str:
 def compile_plan(document: Mapping[str, Any], share: float, store: CompileStore) -> Iterator[Mapping[str, Any]]:
     """One row a group that was drawn: its family, what was predicted, what was compiled or what the compiler said."""
     planned, profile = read_plan(document, plan_graph(document)), plan_profile(document)
-    draw = random.Random(planned.graph.name)
     compiler = GroupCompiler(planned.program, profile, capability_of(profile), store)
-    for kernel in planned.kernels:
-        made = generate(PlannedProgram(program=planned.program, kernels=(kernel,), where=planned.where), runs=False)
-        if kernel.id in made.refused:
-            continue
-        family = family_of(planned, kernel)
-        if family not in ("packed", "side by side") and draw.random() >= share:
-            continue
-        row = {
-            "graph": planned.graph.name, "profile": profile.name, "group": kernel.id, "family": family,
-            "predicted": dict(kernel.predicted),
+    drawn = list(_drawn(planned, share))
+    found = _compiled(compiler, drawn)
+    for kernel in drawn:
+        item = found[kernel.id]
+        yield {
+            "graph": planned.graph.name, "profile": profile.name, "group": kernel.id,
+            "family": family_of(planned, kernel), "predicted": dict(kernel.predicted),
+            **({"error": item} if isinstance(item, str) else {"compiled": asdict(item)}),
         }  # fmt: skip
-        try:
-            yield row | {"compiled": asdict(compiler.compile([kernel], made)[kernel.id][0])}
-        except MissingError as error:
-            yield row | {"error": str(error)}
+
+
+def _drawn(planned: PlannedProgram, share: float) -> Iterator[PlannedKernel]:
+    refused = generate(planned, runs=False).refused
+    draw = random.Random(planned.graph.name)
+    for kernel in planned.kernels:
+        if kernel.id not in refused and (draw.random() < share or family_of(planned, kernel) in ALL_OF):
+            yield kernel
+
+
+def _compiled(compiler: GroupCompiler, kernels: Sequence[PlannedKernel]) -> dict[int, KernelResources | str]:
+    """The main kernel of each group, or what the compiler said; all in one process where none is refused."""
+    try:
+        return {number: items[0] for number, items in compiler.compile(kernels).items()}
+    except MissingError as error:
+        if len(kernels) == 1:
+            return {kernels[0].id: str(error)}
+        return {k: v for kernel in kernels for k, v in _compiled(compiler, [kernel]).items()}
 
 
 def print_table(rows: Sequence[Mapping[str, Any]]) -> None:
