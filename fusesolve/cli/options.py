@@ -158,6 +158,11 @@ VerifyOpt = Annotated[
     typer.Option("--verify", help="compile: plan with what the CUDA compiler makes of the chosen kernels.",
                  rich_help_panel=PLAN_PANEL),
 ]  # fmt: skip
+StoreOpt = Annotated[
+    Path | None,
+    typer.Option("--store", metavar="DIR", help="Keep what --verify compile has compiled, by source, for other runs.",
+                 rich_help_panel=PLAN_PANEL, show_default=False),
+]  # fmt: skip
 StreamsOpt = Annotated[
     int,
     typer.Option("--streams", metavar="N", help="Streams that kernels may run on: independent ones overlap.",

@@ -1,5 +1,6 @@
 """`fusesolve plan`: which operators share a kernel, with the proof."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fusesolve.cli.options import (
@@ -25,6 +26,7 @@ from fusesolve.cli.options import (
     Simulate,
     SimulateOpt,
     Sink,
+    StoreOpt,
     StrategyOpt,
     StreamsOpt,
     StrictOpt,
@@ -78,6 +80,7 @@ def plan_command(
     implementation: ImplementationOpt = Implementation.BEST,
     simulate: SimulateOpt = Simulate.CLOSED,
     verify: VerifyOpt = Verify.NONE,
+    store: StoreOpt = None,
     form: FormatOpt = None,
     output: OutputOpt = None,
     html: HtmlOpt = None,
@@ -102,12 +105,12 @@ def plan_command(
         verify=verify.value,
     )  # fmt: skip
     pictures = Pictures(html=html, trace=trace, node_data=node_data, dot=dot)
-    run_plan(graph, hardware, request, goal, pictures, quiet=quiet, verbose=verbose)
+    run_plan(graph, hardware, request, goal, pictures, store=store, quiet=quiet, verbose=verbose)
 
 
 def run_plan(
     graph: str | None, hardware: str, request: PlanRequest, goal: Sink, pictures: Pictures, *, quiet: bool,
-    verbose: bool,
+    verbose: bool, store: Path | None = None,
 ) -> None:  # fmt: skip
     """Plan and write the result to `goal`; NoPlanError (exit 3) where there is no plan, after its document."""
     pictures.check()
@@ -127,7 +130,7 @@ def run_plan(
                 if report is not None:
                     report(event)
 
-            found = plan(graph or DEFAULT_GRAPH, target, progress=watch, **keywords)
+            found = plan(graph or DEFAULT_GRAPH, target, progress=watch, store=store, **keywords)
     except KeyboardInterrupt:
         raise NoPlanError("interrupted before there was a plan") from None
     _write(found, goal, quiet=quiet)

@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from fusesolve.cost.events import check_events
 from fusesolve.errors import InputError
@@ -40,6 +41,7 @@ def plan(
     simulate: str = "closed",
     streams: int = 1,
     verify: str = "none",
+    store: Path | None = None,
     together: Sequence[Sequence[str]] = (),
     apart: Sequence[Sequence[str]] = (),
     max_memory: int | None = None,
@@ -55,9 +57,12 @@ def plan(
     `bind`: symbolic dimensions. `time_limit`: seconds for everything, None for no limit. `max_memory`: bytes.
     `workers`: threads, never changes the plan. `streams`: kernels on different ones may overlap. `simulate`: "events"
     also simulates the plan block by block on a GPU (`timing`, and `simulated_ns` of each group). `verify`: "compile"
-    compiles what is chosen and its runners-up, and plans with the compiled resources (`verification`). Raises
-    InputError for bad input; where no plan exists or none was found the status says so and there are no groups.
+    compiles what is chosen and its runners-up, and plans with the compiled resources (`verification`); `store`: a
+    folder that keeps what was compiled, by source. Raises InputError for bad input; where no plan exists or none was
+    found the status says so and there are no groups.
     """
+    if store is not None and verify != "compile":
+        raise InputError("--store keeps what is compiled: it needs --verify compile")
     options = PlanOptions(
         strategy=strategy, recompute=recompute, launch=launch, implementation=implementation,
         together=tuple(map(tuple, together)), apart=tuple(map(tuple, apart)), max_memory=max_memory,
@@ -67,7 +72,7 @@ def plan(
     planning = begin(
         graph, hardware, options, bind=bind, strict=strict, time_limit=time_limit, workers=workers, progress=progress
     )
-    return finish(planning)
+    return finish(planning, store)
 
 
 def begin(
@@ -102,15 +107,15 @@ def begin(
     )
 
 
-def finish(planning: Planning) -> Plan:
-    """Solve and assemble."""
+def finish(planning: Planning, store: Path | None = None) -> Plan:
+    """Solve and assemble; `store` as in `plan`."""
     since = time.monotonic()
     verified: Verified | None = None
     if planning.options.strategy in POLICIES:
         followed = follow_policy(planning, planning.options.strategy)
         planning, columns, result = followed.planning, followed.columns, followed.result
     elif planning.options.verify == "compile":
-        verified = verify_plan(planning)
+        verified = verify_plan(planning, store)
         planning, columns, result = verified.planning, verified.columns, verified.result
     else:
         columns, result = planning.solve()

@@ -7,6 +7,7 @@ registers, shared memory, spills and code. The plan is confirmed when nothing ne
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from fusesolve.candidates.pricing import Priced, add_prices
@@ -90,9 +91,12 @@ def check_verify(profile: HardwareProfile) -> None:
     capability_of(profile)
 
 
-def verify_plan(planning: Planning) -> Verified:
-    """Solve, compile and price again until nothing new is chosen, or `ROUNDS` or the time limit is reached."""
-    return _Verifier(planning).run()
+def verify_plan(planning: Planning, store: Path | None = None) -> Verified:
+    """Solve, compile and price again until nothing new is chosen, or `ROUNDS` or the time limit is reached.
+
+    `store`: a folder that keeps what was compiled, by source; None keeps it for this call.
+    """
+    return _Verifier(planning, CompileStore(store)).run()
 
 
 def source_of(priced: Priced, kernel: Kernel) -> Source:
@@ -108,10 +112,10 @@ def source_of(priced: Priced, kernel: Kernel) -> Source:
 class _Verifier:
     """Keeps what is compiled while rounds go on."""
 
-    def __init__(self, planning: Planning) -> None:
+    def __init__(self, planning: Planning, store: CompileStore) -> None:
         self.planning = planning
         space = planning.priced.space
-        self.compiler = GroupCompiler(space.program, planning.profile, capability_of(planning.profile), CompileStore())
+        self.compiler = GroupCompiler(space.program, planning.profile, capability_of(planning.profile), store)
         self.found: dict[Source, KernelResources | None] = {}
         self.facts: dict[Workload, dict[tuple[tuple[str, int], ...], CompiledTiling]] = {}
 

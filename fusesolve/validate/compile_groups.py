@@ -2,9 +2,11 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 
 from fusesolve.candidates.program import Program
@@ -14,6 +16,8 @@ from fusesolve.codegen.runtime import Compiled, Compiler, KernelError
 from fusesolve.cost.gpu_occupancy import blocks_per_unit, occupancy
 from fusesolve.errors import MissingError
 from fusesolve.hardware import HardwareProfile
+
+TOOLCHAIN = ("numba-cuda", "nvidia-nvvm", "nvidia-nvjitlink", "nvidia-cuda-nvrtc")  # packages of the extra cuda
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +38,7 @@ class KernelResources:
 
 @dataclass(slots=True)
 class CompileStore:
-    """Compiled resources by source, types and compute capability; kept in `folder` too where there is one."""
+    """Compiled resources by source, types, compute capability and versions; kept in `folder` too where there is one."""
 
     folder: Path | None = None
     found: dict[str, Compiled] = field(default_factory=dict)
@@ -42,14 +46,18 @@ class CompileStore:
     def get(self, key: str) -> Compiled | None:
         """What was compiled under `key`, or None."""
         if key not in self.found and self.folder is not None and (path := self.folder / f"{key}.json").is_file():
-            self.found[key] = Compiled(**json.loads(path.read_text(encoding="utf-8")))
+            with suppress(ValueError, TypeError):  # not what this version writes: compiled again
+                self.found[key] = Compiled(**json.loads(path.read_text(encoding="utf-8")))
         return self.found.get(key)
 
     def put(self, key: str, item: Compiled) -> None:
         """Remember a result."""
         self.found[key] = item
         if self.folder is not None:
-            (self.folder / f"{key}.json").write_text(json.dumps(asdict(item)), encoding="utf-8")
+            self.folder.mkdir(parents=True, exist_ok=True)
+            part = self.folder / f"{key}.{os.getpid()}.part"
+            part.write_text(json.dumps(asdict(item)), encoding="utf-8")
+            part.replace(self.folder / f"{key}.json")
 
 
 class GroupCompiler:
@@ -114,8 +122,13 @@ class GroupCompiler:
 
     def _key(self, made: GeneratedPlan, item: GeneratedKernel, kinds: Sequence[str]) -> str:
         head = made.text[: made.text.find("\n# group ")]
-        parts = (head, item.emitted.text("k"), *kinds, self.capability)
+        parts = (head, item.emitted.text("k"), *kinds, self.capability, *toolchain())
         return hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()
+
+
+def toolchain() -> tuple[str, ...]:
+    """Versions of what makes a cubin of a source: other ones may make another."""
+    return tuple(version(name) for name in TOOLCHAIN)
 
 
 class _Lazy:

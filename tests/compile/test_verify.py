@@ -7,10 +7,12 @@ import pytest
 
 from fusesolve import plan
 from fusesolve.candidates.pricing import price_workloads
+from fusesolve.codegen.runtime import Compiled
 from fusesolve.cost.table import CompiledTiling, PriceOptions
 from fusesolve.errors import InputError, MissingError
 from fusesolve.hardware_yaml import load_profile
 from fusesolve.schema import load_schema
+from fusesolve.validate.compile_groups import CompileStore
 from fusesolve.validate.ladder import validate_plan
 from tests.cudasim.conftest import needs_numba_cuda
 from tests.cudasim.graphs import native_graph
@@ -21,13 +23,16 @@ ROWS = ("x: f32[512,1000]; g: f32[1000]", "s = softmax(x; axis=1)", "m = mul(s, 
 
 @needs_numba_cuda
 @pytest.mark.slow
-def test_a_confirmed_plan_has_the_compiled_numbers():
-    found = plan(native_graph(*ROWS), "a100", verify="compile", time_limit=None)
+def test_a_confirmed_plan_has_the_compiled_numbers(tmp_path):
+    found = plan(native_graph(*ROWS), "a100", verify="compile", store=tmp_path / "store", time_limit=None)
     record = found.verification
     assert record is not None and record["confirmed"] and 1 <= record["rounds"] <= 3
     assert (record["on"], record["target"]) == ("compile", "sm_80")
     assert record["compiled"] == [group.id for group in found.groups] and record["without_source"] == []
     assert found.options["verify"] == "compile"
+    again = plan(native_graph(*ROWS), "a100", verify="compile", store=tmp_path / "store", time_limit=None)
+    assert again.groups == found.groups and record["kernels"] > 0
+    assert again.verification == {**record, "kernels": 0}  # all of it was in the store
     checked = validate_plan(json.loads(json.dumps(found.to_dict())), "compile")
     assert checked.agreement == {
         "kernels": len(found.groups), "registers": 1.0, "shared": 1.0, "occupancy": 1.0, "code": 1.0
@@ -50,6 +55,17 @@ def test_compiled_numbers_take_the_place_of_predicted_ones():
     other = workload_of("x: f32[64,64]", "r = tanh(x)")
     untouched = price_workloads([other], profile, PriceOptions(compiled={work: (heavy,)}))
     np.testing.assert_array_equal(untouched.latency, price_workloads([other], profile, PriceOptions()).latency)
+
+
+def test_a_store_without_a_compiler_is_refused_and_a_spoilt_one_is_not_read(tmp_path):
+    with pytest.raises(InputError, match="--store keeps what is compiled: it needs --verify compile"):
+        plan("softmax", "a100", store=tmp_path)
+    (tmp_path / "key.json").write_text("{")
+    assert CompileStore(tmp_path).get("key") is None
+    item = Compiled(registers=9, shared=8, stack=7, spill_stores=6, spill_loads=5, code=4)
+    CompileStore(tmp_path).put("key", item)
+    assert CompileStore(tmp_path).get("key") == item
+    assert [path.name for path in tmp_path.iterdir()] == ["key.json"]
 
 
 @pytest.mark.parametrize(
