@@ -27,7 +27,9 @@ Points: TypeAlias = dict[str, list[tuple[float, float]]]
 
 SIDE, CELL, GAP, HEAD, COLUMNS = 180, 2, 26, 34, 4  # pixels: panel, mark, distance, title; panels in a row
 MOST_OPERATORS = 4  # a table of more operators is one panel
-COLOURS = ("#3b6fb6", "#c8553d", "#3f8f5a", "#8a5fb0", "#b58a1b", "#4aa3a8", "#777777", "#a8487a")
+COLOURS = (
+    "#3b6fb6", "#c8553d", "#3f8f5a", "#8a5fb0", "#b58a1b", "#4aa3a8", "#777777", "#a8487a", "#1f2a44", "#7aa61c",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,12 +56,13 @@ def _panels(path: Path) -> list[Panel]:
             if np.isfinite(predicted):
                 found[sample.op][device].append((sample.latency, predicted))
     if len(found) <= MOST_OPERATORS:
-        return [Panel(title=f"{table.file[:-4]}: {op}", points=points) for op, points in sorted(found.items())]
+        source = table.file.split("_")[0]
+        return [Panel(title=f"{op} ({source})", points=points) for op, points in sorted(found.items())]
     merged: Points = defaultdict(list)
     for points in found.values():
         for device, pairs in points.items():
             merged[device] += pairs
-    return [Panel(title=f"{table.file[:-4]}: {len(found)} operators", points=merged)]
+    return [Panel(title=f"{table.file.removesuffix('.csv')}: {len(found)} operators", points=merged)]
 
 
 def draw_panels(panels: Sequence[Panel]) -> str:

@@ -34,14 +34,17 @@ def test_names_of_devices_stay_text():
 
 def table(tmp_path, ops):
     rows = [f"V100-PCIE-32GB,{op},{2**n},4096,{10 + 2**n}" for op in ops for n in range(8)]
-    path = tmp_path / "rows.csv"
+    path = tmp_path / "rows_f32.csv"
     path.write_text("\n".join(["gpu,op,rows,cols,latency_us", *rows, "no such device,add,8,8,9"]) + "\n")
     return path
 
 
 @pytest.mark.parametrize(
     ("ops", "titles"),
-    [(["add", "mul"], ["rows: add", "rows: mul"]), (["add", "mul", "div", "relu", "tanh"], ["rows: 5 operators"])],
+    [
+        (["add", "mul"], ["add (rows)", "mul (rows)"]),
+        (["add", "mul", "div", "relu", "tanh"], ["rows_f32: 5 operators"]),
+    ],
 )
 def test_a_table_is_a_panel_per_operator_or_one(tmp_path, ops, titles):
     panels = read_panels([table(tmp_path, ops)])
