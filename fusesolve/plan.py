@@ -110,12 +110,15 @@ class Plan:
     warnings: tuple[str, ...]
     conflicts: tuple[Mapping[str, Any], ...] = ()
     verification: Mapping[str, Any] | None = None
+    levels: tuple[Mapping[str, Any], ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The `fusesolve-plan/1` document as plain data, keys in a fixed order."""
         body = _plain(asdict(self))
         if not self.conflicts:
             del body["conflicts"]
+        if not self.levels:
+            del body["levels"]
         if self.verification is None:
             del body["verification"]
         for group in body["groups"]:

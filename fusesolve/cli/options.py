@@ -138,6 +138,11 @@ MaxMemoryOpt = Annotated[
     typer.Option("--max-memory", metavar="SIZE", help="Limit on the peak memory of the plan, such as '12 GiB'.",
                  rich_help_panel=PLAN_PANEL, show_default=False),
 ]  # fmt: skip
+ObjectiveOpt = Annotated[
+    str,
+    typer.Option("--objective", metavar="LEVELS", rich_help_panel=PLAN_PANEL,
+                 help="What to minimise, in this order: latency, then dram (bytes moved), kernels or both."),
+]  # fmt: skip
 MaxKernelsOpt = Annotated[
     int | None,
     typer.Option("--max-kernels", metavar="N", help="Limit on the number of kernels.",

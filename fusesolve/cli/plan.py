@@ -19,6 +19,7 @@ from fusesolve.cli.options import (
     MaxKernelsOpt,
     MaxMemoryOpt,
     NoRecomputeOpt,
+    ObjectiveOpt,
     OutputOpt,
     PinsOpt,
     QuietOpt,
@@ -65,6 +66,7 @@ def plan_command(
     strict: StrictOpt = False,
     as_dtype: DTypeOpt = None,
     strategy: StrategyOpt = "cpsat",
+    objective: ObjectiveOpt = "latency",
     time_limit: TimeLimitOpt = 60.0,
     work_limit: WorkLimitOpt = None,
     workers: WorkersOpt = None,
@@ -102,7 +104,7 @@ def plan_command(
         work_limit=work_limit, workers=workers, seed=seed, together=together or (), apart=apart or (), pins=pins,
         recompute=not no_recompute, max_memory=max_memory, max_kernels=max_kernels, launch=launch.value,
         streams=streams, implementation=implementation.value, simulate=simulate.value,
-        verify=verify.value,
+        verify=verify.value, objective=objective,
     )  # fmt: skip
     pictures = Pictures(html=html, trace=trace, node_data=node_data, dot=dot)
     run_plan(graph, hardware, request, goal, pictures, store=store, quiet=quiet, verbose=verbose)

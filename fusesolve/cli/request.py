@@ -38,6 +38,7 @@ class PlanRequest:
     implementation: str
     simulate: str = "closed"
     verify: str = "none"
+    objective: str = "latency"
 
     def keywords(self) -> dict[str, Any]:
         """The keywords of `fusesolve.plan`; InputError names the first option whose value makes no sense."""
@@ -65,6 +66,7 @@ class PlanRequest:
             "simulate": self.simulate,
             "streams": self.streams,
             "verify": self.verify,
+            "objective": tuple(name.strip() for name in self.objective.split(",")),
         }
 
 

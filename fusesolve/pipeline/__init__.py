@@ -35,6 +35,7 @@ def plan(
     strict: bool = False,
     as_dtype: str | None = None,
     strategy: str = "cpsat",
+    objective: Sequence[str] = ("latency",),
     recompute: bool = True,
     launch: str = "stream",
     implementation: str = "best",
@@ -58,13 +59,15 @@ def plan(
     `workers`: threads, never changes the plan. `streams`: kernels on different ones may overlap. `simulate`: "events"
     also simulates the plan block by block on a GPU (`timing`, and `simulated_ns` of each group). `verify`: "compile"
     compiles what is chosen and its runners-up, and plans with the compiled resources (`verification`); `store`: a
-    folder that keeps what was compiled, by source. Raises InputError for bad input; where no plan exists or none was
-    found the status says so and there are no groups.
+    folder that keeps what was compiled, by source. `objective`: "latency", then "dram" (bytes moved), "kernels" or
+    both: what to minimise among the fastest plans (`levels`). Raises InputError for bad input; where no plan exists or
+    none was found the status says so and there are no groups.
     """
     if store is not None and verify != "compile":
         raise InputError("--store keeps what is compiled: it needs --verify compile")
     options = PlanOptions(
-        strategy=strategy, recompute=recompute, launch=launch, implementation=implementation,
+        strategy=strategy, objective=tuple(objective), recompute=recompute, launch=launch,
+        implementation=implementation,
         together=tuple(map(tuple, together)), apart=tuple(map(tuple, apart)), max_memory=max_memory,
         max_kernels=max_kernels, as_dtype=as_dtype, work_limit=work_limit, seed=seed,
         simulate=simulate, streams=streams, verify=verify,

@@ -16,6 +16,7 @@ from fusesolve.graph import Node
 from fusesolve.hardware import HardwareProfile
 from fusesolve.importers.native import native_document
 from fusesolve.pipeline.conflicts import explain_infeasible
+from fusesolve.pipeline.levels import levels_record
 from fusesolve.pipeline.memory import peak_memory
 from fusesolve.pipeline.planning import Planning
 from fusesolve.pipeline.streams import Scheduled
@@ -52,7 +53,7 @@ def assemble(
         unfused_peak_memory_bytes=peak_memory(program, alone) if unfused_ns is not None else None,
         space=_space_record(planning.priced), seconds=dict(planning.clock.seconds),
         groups=groups, warnings=_warnings(planning, program, order),
-        conflicts=explain_infeasible(planning, result),
+        conflicts=explain_infeasible(planning, result), levels=levels_record(planning.options.objective, result),
     )  # fmt: skip
 
 

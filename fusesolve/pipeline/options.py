@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusesolve.errors import InputError
+from fusesolve.pipeline.levels import check_objective
 
 LAUNCH_MODES = ("stream", "graph")
 IMPLEMENTATIONS = ("best", "library", "generated")
@@ -21,10 +22,12 @@ class PlanOptions:
     `max_kernels`: most kernels. `work_limit`: units of deterministic solver work. `seed` >= 0. `simulate`: "events"
     runs the finished plan through the event simulator too. `streams` >= 1 that kernels may run on.
     `verify`: "compile" puts what the CUDA compiler makes of
-    chosen kernels and runners-up in place of predicted resources.
+    chosen kernels and runners-up in place of predicted resources. `objective`: levels, the first "latency"; of the
+    fastest plans the one of the least "dram" bytes or of the fewest "kernels" is taken, in their order.
     """
 
     strategy: str = "cpsat"
+    objective: tuple[str, ...] = ("latency",)
     recompute: bool = True
     launch: str = "stream"
     implementation: str = "best"
@@ -48,6 +51,7 @@ class PlanOptions:
         for name, value, allowed in choices:
             if value not in allowed:
                 raise InputError(f"{name} {value!r}: choose one of {', '.join(allowed)}")
+        check_objective(self.objective, self.strategy, self.streams)
         if not 1 <= self.streams <= MOST_STREAMS:
             raise InputError(f"streams {self.streams}: expected an integer from 1 to {MOST_STREAMS}")
         for name, count in (("max_memory", self.max_memory), ("max_kernels", self.max_kernels)):
@@ -59,13 +63,15 @@ class PlanOptions:
                     raise InputError(f"{name} {','.join(names)}: name at least two different operators")
 
     def to_dict(self) -> dict[str, Any]:
-        """The options as plain data, in a fixed order; `simulate` and `streams` only where not the default."""
+        """The options as plain data, in a fixed order; what came later only where it is not the default."""
         found: dict[str, Any] = {
             "strategy": self.strategy, "recompute": self.recompute, "launch": self.launch,
             "implementation": self.implementation, "together": [list(s) for s in self.together],
             "apart": [list(s) for s in self.apart], "max_memory": self.max_memory, "max_kernels": self.max_kernels,
             "as_dtype": self.as_dtype, "work_limit": self.work_limit, "seed": self.seed,
         }  # fmt: skip
+        if len(self.objective) > 1:
+            found["objective"] = list(self.objective)
         if self.simulate != "closed":
             found["simulate"] = self.simulate
         if self.streams != 1:

@@ -14,6 +14,7 @@ from fusesolve.errors import InternalError
 from fusesolve.graph import Graph
 from fusesolve.hardware import HardwareProfile
 from fusesolve.pipeline.columns import ColumnSet, apply_pins, by_source, find_operators, make_problem
+from fusesolve.pipeline.levels import refine_plan
 from fusesolve.pipeline.memory import constant_bytes
 from fusesolve.pipeline.options import Event, PlanOptions, Report
 from fusesolve.pipeline.packing import pack_space
@@ -96,7 +97,10 @@ class Planning:
         )  # fmt: skip
         position = {(k.members, k.writes): i for i, k in enumerate(columns.kernels)} if warm else {}
         start = [position[key] for k in warm if (key := (k.members, k.writes)) in position]
-        return columns, self._run(columns, strategy, start)
+        result = self._run(columns, strategy, start)
+        refined = refine_plan(self.priced, columns, result, self.options.objective, self._limits())
+        _check(columns, refined)
+        return columns, refined
 
     def without(self, banned: Kernel, *, warm: Sequence[Kernel] = ()) -> tuple[ColumnSet, SolveResult]:
         """Solve again with every kernel over the members of `banned` left out."""
@@ -116,15 +120,15 @@ class Planning:
         return columns, self._run(columns, "cpsat", (), silent=True)
 
     def _run(self, columns: ColumnSet, strategy: str, warm: Sequence[int], *, silent: bool = False) -> SolveResult:
-        limits = Limits(
+        progress = None if silent else self._progress(len(columns.kernels))
+        result = solve(columns.problem, strategy=strategy, limits=self._limits(), warm=warm, progress=progress)
+        _check(columns, result)
+        return result
+
+    def _limits(self) -> Limits:
+        return Limits(
             time_s=self.clock.left(), work=self.options.work_limit, workers=self.workers, seed=self.options.seed
         )
-        progress = None if silent else self._progress(len(columns.kernels))
-        result = solve(columns.problem, strategy=strategy, limits=limits, warm=warm, progress=progress)
-        faults = check_solution(columns.problem, result)
-        if faults:
-            raise InternalError(f"the solver's plan fails the checker: {faults[0]}")
-        return result
 
     def _progress(self, candidates: int) -> Callable[[Progress], None] | None:
         report = self.report
@@ -133,6 +137,13 @@ class Planning:
         return lambda step: report(
             Event(stage="solve", candidates=candidates, incumbent=step.incumbent, bound=step.bound)
         )
+
+
+def _check(columns: ColumnSet, result: SolveResult) -> None:
+    """Raise InternalError where the result does not hold what it claims."""
+    faults = check_solution(columns.problem, result)
+    if faults:
+        raise InternalError(f"the solver's plan fails the checker: {faults[0]}")
 
 
 def within_memory(

@@ -14,7 +14,7 @@ from fusesolve.solve.baselines import offer_columns, solve_greedy
 from fusesolve.solve.control import Control, Finding
 from fusesolve.solve.halves import find_half_cuts
 from fusesolve.solve.instance import Instance, prepare_instance
-from fusesolve.solve.integer import Outcome, Task, Verdict, search
+from fusesolve.solve.integer import Cap, Outcome, Task, Verdict, search
 from fusesolve.solve.linear import Certificate, LinearPoint, Relaxation
 from fusesolve.solve.memory import MemoryCut
 from fusesolve.solve.order import order_columns
@@ -40,7 +40,7 @@ def solve_cpsat(instance: Instance, control: Control) -> Finding:
     if control.must_stop():
         return Finding()
     with control.stage("relax"):
-        frame = _relax(instance, control)
+        frame = frame_of(instance, control)
     with control.stage("search"):
         frame, infeasible = _search(frame, control)
     if infeasible:
@@ -52,7 +52,7 @@ def solve_cpsat(instance: Instance, control: Control) -> Finding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Frame:
+class Frame:
     """The rows and memory cuts found so far and the certificate of the rows' relaxation (None if there is none)."""
 
     instance: Instance
@@ -71,7 +71,7 @@ class _Frame:
         return kept.tolist(), tight
 
 
-def _relax(instance: Instance, control: Control) -> _Frame:
+def frame_of(instance: Instance, control: Control) -> Frame:
     """Solve the relaxation, add what its optimum violates, until nothing is violated or the gap is closed."""
     relaxation = Relaxation(cost=instance.cost, max_kernels=instance.problem.max_kernels, control=control)
     relaxation.add(make_base_rows(instance))
@@ -100,7 +100,7 @@ def _relax(instance: Instance, control: Control) -> _Frame:
         known = set(relaxation.rows)
         relaxation.add([row for row in dict.fromkeys(fresh) if row not in known])
     control.stats["rows"] = len(relaxation.rows)
-    return _Frame(instance=instance, rows=tuple(relaxation.rows), certificate=best)
+    return Frame(instance=instance, rows=tuple(relaxation.rows), certificate=best)
 
 
 def _is_late(control: Control) -> bool:
@@ -132,7 +132,7 @@ def _round_up(instance: Instance, control: Control, point: LinearPoint) -> list[
     return []
 
 
-def _search(frame: _Frame, control: Control) -> tuple[_Frame, bool]:
+def _search(frame: Frame, control: Control) -> tuple[Frame, bool]:
     """Search under growing limits until the bound meets the incumbent; True if there is provably no plan.
 
     Every plan of at most `limit` ns uses only the columns of `restrict(limit)`; so a search there finds the optimum,
@@ -164,7 +164,7 @@ def _search(frame: _Frame, control: Control) -> tuple[_Frame, bool]:
     return frame, False
 
 
-def _seek_lean(frame: _Frame, control: Control) -> _Frame:
+def _seek_lean(frame: Frame, control: Control) -> Frame:
     """Look for some plan within the memory limit: bytes that are written get a price, which rises tenfold each time."""
     instance = frame.instance
     written = np.array([sum(instance.problem.live_bytes[v] for v in c.writes) for c in instance.columns])
@@ -194,7 +194,7 @@ class _Scope:
     last: bool
 
 
-def _choose_scope(frame: _Frame, control: Control, step: int) -> _Scope:
+def _choose_scope(frame: Frame, control: Control, step: int) -> _Scope:
     """Step 0 allows no more than the bound. Each later step doubles the columns, up to what the incumbent allows."""
     best, certificate = control.incumbent, frame.certificate
     everything = _Scope(limit=None if best is None else best.cost, tight=True, last=True)
@@ -239,13 +239,13 @@ def _raise_bound(control: Control, outcome: Outcome, limit: int | None) -> None:
         control.raise_bound(found if control.incumbent is None else min(found, control.incumbent.cost))
 
 
-def _learn(frame: _Frame, outcome: Outcome) -> _Frame:
+def _learn(frame: Frame, outcome: Outcome) -> Frame:
     known = set(frame.rows)
     rows = (*frame.rows, *(row for row in dict.fromkeys(outcome.cuts) if row not in known))
     return replace(frame, rows=rows, memory=tuple(dict.fromkeys((*frame.memory, *outcome.memory))))
 
 
-def _task(frame: _Frame, scope: _Scope, weight: Sequence[int], control: Control) -> Task:
+def _task(frame: Frame, scope: _Scope, weight: Sequence[int], control: Control) -> Task:
     """The search for the least `weight` in `scope`, started from the incumbent where its columns are kept."""
     instance = frame.instance
     place = {origin: index for index, origin in enumerate(instance.origin)}
@@ -263,7 +263,12 @@ def _task(frame: _Frame, scope: _Scope, weight: Sequence[int], control: Control)
     )
 
 
-def _settle_ties(frame: _Frame, control: Control) -> None:
+def task_within(frame: Frame, limit: int, control: Control, weight: Sequence[int]) -> Task:
+    """The search for the least `weight` among the plans of at most `limit` ns, whose cost is left to caps."""
+    return _task(frame, _Scope(limit=limit, tight=True, last=True), weight, control)
+
+
+def _settle_ties(frame: Frame, control: Control) -> None:
     """Among all plans of the optimal cost, take the one with the least sum of ties.
 
     Up to here nothing depended on the clock, or the proof would be missing; so a stop by TIE_WORK still gives the same
@@ -272,10 +277,10 @@ def _settle_ties(frame: _Frame, control: Control) -> None:
     best = control.incumbent
     if best is None:
         return
-    scope = _Scope(limit=best.cost, tight=True, last=True)
-    task = _task(frame, scope, [int(tie) for tie in frame.instance.tie], control)
+    task = task_within(frame, best.cost, control, frame.instance.tie.tolist())
     control.stats["tied"] = len(task.kept)
-    outcome = search(replace(task, cost_limit=best.cost), control, TIE_WORK)
+    cap = Cap(weight=frame.instance.cost.tolist(), most=best.cost)
+    outcome = search(replace(task, caps=(cap,)), control, TIE_WORK)
     if outcome.selected:
         offer_columns(frame.instance.problem, control, [frame.instance.origin[i] for i in outcome.selected])
     control.stats["ties_settled"] = int(outcome.verdict is Verdict.OPTIMAL)

@@ -23,11 +23,19 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Cap:
+    """The sum of `weight[j]` over the selected columns j is at most `most`."""
+
+    weight: Sequence[int]
+    most: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
     """One search: minimise `weight` over selections out of `kept` (ascending columns) that meet `rows`.
 
     `tight[i]`: row i holds with equality in every selection
-    of interest. `cost_limit`: most ns that a selection may cost, or None. `floor`: a known lower bound of the weight.
+    of interest. `caps`: limits on other sums. `floor`: a known lower bound of the weight.
     `hint`: columns of a known plan. `memory`: cuts of the memory limit found so far.
     """
 
@@ -36,7 +44,7 @@ class Task:
     rows: Sequence[Row]
     tight: Sequence[bool]
     weight: Sequence[int]
-    cost_limit: int | None = None
+    caps: Sequence[Cap] = ()
     floor: int | None = None
     hint: Sequence[int] = ()
     memory: Sequence[MemoryCut] = ()
@@ -179,9 +187,9 @@ def _build_model(task: Task) -> tuple[cp_model.CpModel, dict[int, cp_model.IntVa
         add_memory_cut(model, variables, cut, task.instance)
     if problem.max_kernels is not None:
         model.add(cp_model.LinearExpr.sum(everything) <= problem.max_kernels)
-    if task.cost_limit is not None:
-        costs = [int(task.instance.cost[index]) for index in task.kept]
-        model.add(cp_model.LinearExpr.weighted_sum(everything, costs) <= task.cost_limit)
+    for cap in task.caps:
+        weights = [int(cap.weight[index]) for index in task.kept]
+        model.add(cp_model.LinearExpr.weighted_sum(everything, weights) <= cap.most)
     objective = cp_model.LinearExpr.weighted_sum(everything, [int(task.weight[index]) for index in task.kept])
     if task.floor is not None:
         model.add(objective >= task.floor)

@@ -93,12 +93,21 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Level:
+    """A further objective: the least sum of its weight over the plans that are best so far, and the bound proven."""
+
+    value: int
+    bound: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SolveResult:
     """What a solve returns.
 
     `selected`: column indices in an execution order. `objective`: the sum of their costs (ns), None without a plan.
     `bound`: a proven lower bound (ns), None when there is none. `conflicts`: for INFEASIBLE, one line per operator or
-    value that no selection can serve. `seconds` per stage, `stats` are counts.
+    value that no selection can serve. `levels`: one for each further objective (see `levels`). `seconds` per stage,
+    `stats` are counts.
     """
 
     status: Status
@@ -108,6 +117,7 @@ class SolveResult:
     seconds: Mapping[str, float]
     stats: Mapping[str, int]
     conflicts: tuple[str, ...] = field(default=())
+    levels: tuple[Level, ...] = field(default=())
 
     @property
     def gap(self) -> float | None:

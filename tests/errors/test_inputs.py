@@ -225,6 +225,14 @@ def test_a_pin_on_no_operator(cli, option):
 
 
 @pytest.mark.parametrize(
+    ("objective", "strategy", "hint"),
+    [("dram", "cpsat", "name latency first"), ("latency,dram", "greedy", "levels need the strategy cpsat")],
+)
+def test_an_objective_that_makes_no_sense(cli, objective, strategy, hint):
+    refused(cli("plan", "softmax", "--hw", "h100", "--objective", objective, "--strategy", strategy), hint)
+
+
+@pytest.mark.parametrize(
     "options",
     [
         ["--together", "row_max,y", "--apart", "row_max,y"],

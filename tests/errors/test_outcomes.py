@@ -100,6 +100,7 @@ def test_the_planner_gets_what_the_options_say(cli, planner, tmp_path):
         "--no-recompute", "--max-memory", "1 GiB", "--max-kernels", "9", "--launch", "graph", "--implementation",
         "library", "--time-limit", "5", "--work-limit", "2", "--workers", "1", "--seed", "3", "--strict",
         "--as-dtype", "f16", "--strategy", "greedy", "--streams", "2", "--simulate", "events",
+        "--objective", "latency,kernels",
     )  # fmt: skip
     assert done.code == 0
     graph, hardware, options = seen.called_with
@@ -109,7 +110,7 @@ def test_the_planner_gets_what_the_options_say(cli, planner, tmp_path):
         "bind": {"batch": 8}, "strict": True, "as_dtype": "f16", "strategy": "greedy", "time_limit": 5.0,
         "work_limit": 2.0, "workers": 1, "seed": 3, "together": (("a", "b"),), "apart": (("c", "d"),),
         "recompute": False, "max_memory": 2**30, "max_kernels": 9, "launch": "graph", "implementation": "library",
-        "simulate": "events", "streams": 2, "verify": "none",
+        "simulate": "events", "streams": 2, "verify": "none", "objective": ("latency", "kernels"),
     }  # fmt: skip
 
 
