@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fusesolve.candidates.packs import Packer, Packs, Part, add_packs, pairs, price_packs, runs
 from fusesolve.candidates.pricing import Priced
-from fusesolve.candidates.table import Kernel, KernelTable, table_of
+from fusesolve.candidates.table import Kernel, KernelTable, stack_tables, table_of
 from fusesolve.ragged import Ints
 
 ROUNDS = 12
@@ -100,7 +100,7 @@ class PackSearch:
     def _weigh(self, packs: Packs) -> _Worth | None:
         priced = add_packs(self.packer.priced, packs)
         fresh = table_of(priced.space.kernels[len(self.table) :])
-        marginal = self.weigh(priced, self.table.take(self.usable).below(fresh))
+        marginal = self.weigh(priced, stack_tables([self.table.take(self.usable), fresh]))
         if marginal is None:
             return None
         rows = np.concatenate((self.usable, len(self.table) + np.arange(len(fresh), dtype=np.int64)))

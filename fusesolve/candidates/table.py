@@ -54,13 +54,6 @@ class KernelTable(Lazy[Kernel]):
             self.members.take(rows), self.reads.take(rows), self.writes.take(rows), self.full[rows], self.unique[rows]
         )
 
-    def below(self, other: "KernelTable") -> "KernelTable":
-        """The kernels of this table with those of another below them."""
-        return KernelTable(
-            stack((self.members, other.members)), stack((self.reads, other.reads)), stack((self.writes, other.writes)),
-            np.concatenate((self.full, other.full)), np.concatenate((self.unique, other.unique)),
-        )  # fmt: skip
-
     def within(self, group: Sequence[int]) -> "KernelTable":
         """The kernels whose members all have the same number in `group` (one number for each operator)."""
         numbers = np.array(group, dtype=np.int64)[self.members.items]

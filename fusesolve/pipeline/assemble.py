@@ -254,7 +254,7 @@ class _Groups:
             code_bytes=count("code_bytes") if gpu else None, argument_bytes=count("argument_bytes"),
             uncertain=self._uncertain(kernel, latency),
             parts=tuple(self._names(part.members, ()) for part in packed),
-            part_tilings=tuple(prices.tiling_of(part.unique) for part in packed),
+            part_tilings=tuple(prices.tiling_of(self.priced.packed_row(part.unique)) for part in packed),
         )  # fmt: skip
 
     def _uncertain(self, kernel: Kernel, latency: int) -> bool:

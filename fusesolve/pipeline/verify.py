@@ -102,11 +102,12 @@ def verify_plan(planning: Planning, store: Path | None = None) -> Verified:
 def source_of(priced: Priced, kernel: Kernel) -> Source:
     """The source of a kernel with the tiling that is priced."""
 
-    def tiling(item: Kernel) -> Tiling:
-        return tuple(sorted(priced.prices.tiling_of(item.unique).items()))
+    def tiling(row: int) -> Tiling:
+        return tuple(sorted(priced.prices.tiling_of(row).items()))
 
     parts = priced.space.packs.get(kernel.unique, ())
-    return Source(kernel.members, kernel.writes, tiling(kernel), tuple((part.members, tiling(part)) for part in parts))
+    packed = tuple((part.members, tiling(priced.packed_row(part.unique))) for part in parts)
+    return Source(kernel.members, kernel.writes, tiling(kernel.unique), packed)
 
 
 class _Verifier:
