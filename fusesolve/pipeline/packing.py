@@ -1,6 +1,6 @@
 """Packs join the space: all that start at one level where they can be listed, or those that a good plan could use."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from fusesolve.candidates.pack_search import ROUNDS, PackSearch
@@ -16,17 +16,17 @@ FEW = 1000  # packs that join the space as they are; more are weighed first
 MOST_OPERATORS = 2500  # graphs above this are planned without packs, and say so
 
 
-def pack_space(priced: Priced, limits: Limits, *, late: bool = False) -> Priced:
+def pack_space(priced: Priced, limits: Limits, *, late: Callable[[], bool]) -> Priced:
     """The priced space with packs. A second launch costs the most where kernels are short; see docs/MODEL.md.
 
     Levels of more than SETS_PER_LEVEL sets are searched against the relaxation, and `cut_by` names them; it says so,
-    too, where there are no packs: in graphs of more than MOST_OPERATORS, or where `late` leaves no time for them.
+    too, where there are no packs: in graphs of more than MOST_OPERATORS, or once `late` leaves no time for them.
     """
 
     def weigh(space: Priced, kernels: KernelTable) -> Marginal | None:
-        return price_columns(make_problem(space, kernels, recompute=False).problem, limits)
+        return None if late() else price_columns(make_problem(space, kernels, recompute=False).problem, limits)
 
-    if late:
+    if late():
         return _cut(priced, "packs: none, as half of the time limit was gone")
     count = len(priced.space.program.operators)
     if count > MOST_OPERATORS:

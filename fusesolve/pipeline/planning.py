@@ -206,7 +206,7 @@ def price_planning(
     if space.cut_by:
         priced = seed_space(priced)
     elif profile.kind in PACKERS and options.strategy == "cpsat":
-        priced = pack_space(priced, Limits(time_s=clock.left(), seed=options.seed), late=clock.half_gone())
+        priced = pack_space(priced, Limits(time_s=clock.left(), seed=options.seed), late=clock.half_gone)
     clock.lap("price", since)
     return Planning(
         graph=graph, profile=profile, options=options, priced=priced, workers=workers, clock=clock, warnings=warnings,
