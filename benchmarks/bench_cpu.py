@@ -1,11 +1,14 @@
 """Predicted against measured kernels on this CPU: bandwidth reached, winners, rank correlation, error.
 
-Calibrates this machine, then runs memory-bound groups of many sizes as CPU kernels, fused and operator by operator:
+Calibrates this machine, then runs memory-bound groups of many sizes as CPU kernels; those of 64 MiB of traffic or more
+operator by operator too:
 
     python benchmarks/bench_cpu.py [--json FILE] [--hw PROFILE]
 
-`--hw` takes a profile that `fusesolve calibrate --device cpu` wrote instead of measuring again. Medians of nine
-repeats; anything else that runs on the machine shows in them.
+`--hw` takes a profile that `fusesolve calibrate --device cpu` wrote instead of measuring again. Medians of nine repeats
+or more; anything else that runs on the machine shows in them. A streaming copy is timed right before and after each
+large kernel: b[i] = a[i] in a parallel loop, bytes read plus bytes written (STREAM's copy). Its stores go through the
+caches; what a copy around them reaches is printed beside it.
 """
 
 import argparse
@@ -15,10 +18,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+from numba import njit, prange
 
 from fusesolve.candidates.loops import build_nest
 from fusesolve.candidates.pricing import price_workloads
 from fusesolve.candidates.space import inspect_group
+from fusesolve.codegen.cpu.runtime import aligned, timed
 from fusesolve.codegen.planned import PlannedKernel, PlannedProgram
 from fusesolve.cost.table import PriceOptions
 from fusesolve.graph import Graph
@@ -31,6 +36,7 @@ from fusesolve.validate.cpu import measure_groups
 from fusesolve.validate.parts import one_kernel, split_group
 
 LARGE = 64 << 20  # bytes of traffic from which the bandwidth is judged
+STREAM = 1 << 24  # numbers of the streaming copy: 64 MiB to 64 MiB
 
 # Family -> inputs and operators over {r} rows of {c} f32 numbers.
 FAMILIES = {
@@ -74,28 +80,62 @@ def predicted(planned: PlannedProgram, kernels: tuple[PlannedKernel, ...], profi
     return float(prices.latency.sum())
 
 
-def rows(profile: HardwareProfile) -> Iterator[dict[str, object]]:
+class Streams:
+    """A streaming copy between two arrays that are in place."""
+
+    def __init__(self) -> None:
+        kind = np.dtype(np.float32)
+        self.arrays = aligned(STREAM, kind), aligned(STREAM, kind)
+        self.copy()
+
+    def copy(self) -> float:
+        """Bytes/s of STREAM's copy, read plus written."""
+        return 2 * 4 * STREAM / timed(lambda: stream_copy(*self.arrays), repeats=5).median
+
+    @staticmethod
+    def around() -> float:
+        """Bytes/s of the emitter's copy of the same size, whose stores go around the caches."""
+        planned, _ = one_kernel(graph_of([f"x: f32[{STREAM}]"], ["y = copy(x)"]))
+        return 2 * 4 * STREAM / measure_groups(planned)[0].fused.median
+
+
+def rows(profile: HardwareProfile, streams: Streams) -> Iterator[dict[str, object]]:
     """One row a family and size."""
     for family, (inputs, ops) in FAMILIES.items():
         for r, c in SIZES:
             planned, _ = one_kernel(graph_of([item.format(r=r, c=c) for item in inputs], ops))
             kernel, storage = planned.kernels[0], planned.program.storage
             moved = sum(storage[s].type.size * 4 for s in (*kernel.reads, *kernel.writes))
-            found = measure_groups(planned)[0]
+            large = moved >= LARGE
             parts = split_group(planned, kernel, 1)
+            before = streams.copy() if large else None
+            found = measure_groups(planned, apart=large)[0]
             yield {
-                "family": family, "rows": r, "cols": c, "bytes": moved,
+                "family": family, "rows": r, "cols": c, "bytes": moved, "operators": len(parts),
                 "predicted_us": 1e6 * predicted(planned, (kernel,), profile), "measured_us": 1e6 * found.fused.median,
                 "p20_us": 1e6 * found.fused.p20, "p80_us": 1e6 * found.fused.p80,
                 "apart_predicted_us": 1e6 * predicted(planned, parts, profile),
-                "apart_us": 1e6 * (found.unfused or 0.0), "operators": len(parts),
+                "apart_us": None if found.unfused is None else 1e6 * found.unfused,
+                "stream": None if before is None else (before + streams.copy()) / 2,
             }  # fmt: skip
 
 
-def streaming() -> float:
-    """Bytes/s of copying 256 MiB with a parallel loop, read plus written, best of nine: STREAM's copy."""
-    planned, _ = one_kernel(graph_of([f"x: f32[{1 << 25}]"], ["y = copy(x)"]))
-    return 2 * 4 * (1 << 25) / measure_groups(planned)[0].fused.best
+@njit(parallel=True)
+def stream_copy(a: np.ndarray, b: np.ndarray) -> None:
+    """STREAM's copy."""
+    for i in prange(a.size):
+        b[i] = a[i]
+
+
+def print_row(row: dict[str, object]) -> None:
+    """One line of the table."""
+    guess, real, apart = row["predicted_us"], row["measured_us"], row["apart_us"]
+    gain = "" if apart is None else f"{row['apart_predicted_us'] / guess:5.2f} {apart / real:5.2f}"
+    print(
+        f"{row['family']:14s} {row['rows']:>6d}x{row['cols']:<5d} {guess:10.1f} {real:10.1f}"
+        f" {100 * (guess / real - 1):+5.0f}% {row['bytes'] / real / 1e3:6.2f} {gain}",
+        flush=True,
+    )
 
 
 def main() -> None:
@@ -106,34 +146,36 @@ def main() -> None:
     chosen = options.parse_args()
     definition = None if chosen.hw else calibrate_cpu(print)
     profile = load_profile(chosen.hw) if chosen.hw else profile_from_definition(definition, "this CPU")
-    stream = streaming()
-    print(f"streaming copy: {stream / 1e9:.3g} GB/s\n")
+    streams = Streams()
+    around = streams.around()
+    print(f"streaming copy: {streams.copy() / 1e9:.3g} GB/s, around the caches {around / 1e9:.3g} GB/s\n")
     print(f"{'family':14s} {'size':>11s} {'predicted':>10s} {'measured':>10s} {'error':>6s} {'GB/s':>6s} {'gain':>11s}")
     found = []
-    for row in rows(profile):
+    for row in rows(profile, streams):
         found.append(row)
-        gains = row["apart_predicted_us"] / row["predicted_us"], row["apart_us"] / row["measured_us"]
-        guess, real = row["predicted_us"], row["measured_us"]
-        print(
-            f"{row['family']:14s} {row['rows']:>6d}x{row['cols']:<5d} {guess:10.1f} {real:10.1f}"
-            f" {100 * (guess / real - 1):+5.0f}% {row['bytes'] / real / 1e3:6.2f} {gains[0]:5.2f} {gains[1]:5.2f}"
-        )
+        print_row(row)
     errors = measure_errors(*np.array([(row["predicted_us"], row["measured_us"]) for row in found]).T)
     correlation, error = errors.spearman, errors.median_ape
-    fused = [row for row in found if row["operators"] > 1]
+    fused = [row for row in found if row["operators"] > 1 and row["apart_us"] is not None]
     right = [
         (row["apart_predicted_us"] >= row["predicted_us"]) == (row["apart_us"] >= row["measured_us"]) for row in fused
     ]
-    large = [row["bytes"] / row["measured_us"] * 1e6 / stream for row in found if row["bytes"] >= LARGE]
     print(f"\n{len(found)} kernels: rank correlation {correlation:.3f}, median error {100 * error:.1f} %")
     print(f"winner between fused and apart right on {sum(right)} of {len(right)}")
-    print(
-        f"{len(large)} kernels of 64 MiB or more: {100 * min(large):.0f} to {100 * max(large):.0f} % of the streaming "
-        f"bandwidth, median {100 * float(np.median(large)):.0f} %"
-    )
+    print("kernels of 64 MiB or more, share of the streaming copy beside each (of a copy around the caches):")
+    for family in FAMILIES:
+        rates = [
+            (1e6 * row["bytes"] / row["measured_us"], row["stream"])
+            for row in found if row["family"] == family and row["stream"] is not None
+        ]  # fmt: skip
+        beside, whole = sorted(rate / stream for rate, stream in rates), np.median([rate for rate, _ in rates]) / around
+        print(
+            f"{family:14s} {100 * beside[0]:.0f} to {100 * beside[-1]:.0f} %, "
+            f"median {100 * float(np.median(beside)):.0f} % ({100 * whole:.0f} %)"
+        )
     if chosen.json is not None:
         document = {
-            "cpu": platform.processor(), "streaming_bytes_per_s": stream, "spearman": correlation, "median_ape": error,
+            "cpu": platform.processor(), "around_bytes_per_s": around, "spearman": correlation, "median_ape": error,
             "winners_right": sum(right), "winners": len(right), "rows": found, "profile": profile.definition,
         }  # fmt: skip
         chosen.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")

@@ -80,6 +80,7 @@ class Workload:
     fma: float = 0.0  # instructions, all points
     alu: float = 0.0
     sfu: float = 0.0
+    vector: float = 0.0  # the same on a CPU, as plain vector instructions of one element each
     mma: float = 0.0  # multiply-adds of contractions
     thin_fma: float = 0.0  # part of `fma`: multiply-adds of convolutions of few channels a group (depthwise)
     thin_mma: float = 0.0  # the same as a matrix array does them: its windows in steps of THIN_TAPS points

@@ -25,7 +25,7 @@ STEPS = (*range(2, 17), 24, 32, 48, MOST_PARTS)  # lengths of runs of kernels th
 LONGEST = 12.0  # launches: beside a longer kernel the saving of one is within the model's error
 REAL = 0.1  # launches that a pack saves at least for each launch that it spares; less is no gain that one could measure
 _PARTS = frozenset({Template.POINTWISE, Template.MOVEMENT, Template.ROW, Template.REDUCTION, Template.CONTRACTION})
-_SUMS = ("fma", "alu", "sfu", "mma", "thin_fma", "thin_mma", "read_bytes", "write_bytes", "warm_read_bytes",
+_SUMS = ("fma", "alu", "sfu", "vector", "mma", "thin_fma", "thin_mma", "read_bytes", "write_bytes", "warm_read_bytes",
          "weight_bytes", "arrays", "staged", "staged_bytes", "full_reads", "full_writes", "row_reads")  # fmt: skip
 
 

@@ -160,6 +160,7 @@ class Measure:
             "fma": sum(w.fma for w in work),
             "alu": sum(w.alu for w in work) + self._loaded_conversions(full),
             "sfu": sum(w.sfu for w in work),
+            "vector": sum(w.vector for w in work) + self._loaded_conversions(full),
             **self._thin(counts),
             "instructions": sum(op.work.instructions for op in self.ops if op.kind is not OpKind.CONTRACTION),
             "scratch": max(op.work.scratch for op in self.ops),
@@ -184,7 +185,8 @@ class Measure:
         if op.kind is OpKind.WINDOW:
             count *= max(1, op.reduced)
             work = work if work.fma + work.alu + work.sfu > 0 else Work(fma=1.0)
-        return Work(fma=work.fma * count, alu=work.alu * count, sfu=work.sfu * count)
+        vector = work.vector or work.fma + work.alu
+        return Work(fma=work.fma * count, alu=work.alu * count, sfu=work.sfu * count, vector=vector * count)
 
     def _thin(self, counts: list[float]) -> dict[str, float]:
         """Multiply-adds of convolutions of few channels: as vector instructions, and in whole steps of an array."""

@@ -1,10 +1,11 @@
 """The closed-form model of a CPU that runs groups as parallel vector loops.
 
-Time of a generated kernel = call + parallel region + max(memory, compute) + the part of the shorter one that does not
-overlap. Memory time is bytes over the bandwidth of the smallest level that holds the kernel's footprint, a written
-byte counting `cpu_write_factor` read ones (a cache line is read before it is written); a pass over a row that comes
-again reads the core's own cache. Compute time is instructions over the rates of all cores. Kernels of one task run on
-one core. Contractions have rates of their own: the vector loops of the emitter, and the library that NumPy calls.
+Time of a generated kernel = call + arguments + parallel region + max(memory, compute) + the part of the shorter one
+that does not overlap. Memory time is bytes over the bandwidth of the smallest level that holds the kernel's footprint,
+a written byte counting `cpu_write_factor` read ones (a cache line is read before it is written), `cpu_stream_factor`
+where stores go around the caches; a pass over a row that comes again reads the core's own cache. Compute time is plain
+vector instructions (`Work.vector`) over the rate of all cores. Kernels of one task run on one core. Contractions have
+rates of their own: the vector loops of the emitter, and the library that NumPy calls.
 
 Every constant is measured by `fusesolve calibrate --device cpu`; a profile without them takes the defaults here.
 """
@@ -53,6 +54,7 @@ class Machine:
 
     cores: float
     call: float
+    argument: float
     region: float
     core_cache: float
     core_rate: float
@@ -60,10 +62,9 @@ class Machine:
     shared_rate: float
     memory_rate: float
     write_factor: float
+    stream_factor: float
     stride_factor: float
-    fma: float
-    alu: float
-    sfu: float
+    vector: float
     overlap: float
     contraction: float
     gemm: float
@@ -74,27 +75,22 @@ class Machine:
         """The rates of a profile, with defaults for constants that nobody has measured."""
         compute, memory = profile.compute, profile.memory
         scale = compute.units * compute.sustained_clock
-
-        def rate(pipe: object, default: float) -> float:
-            found = getattr(pipe, "per_clock", {})
-            return scale * float(found.get("f32", max(found.values(), default=default)))
-
-        fma = rate(compute.pipes.fma, 1.0)
+        found = getattr(compute.pipes.fma, "per_clock", {})
+        vector = scale * float(found.get("f32", max(found.values(), default=1.0)))
         dram = memory.dram.sustained
         last = memory.l2
         constant = profile.constant
         return cls(
             cores=float(compute.units), call=launch_overhead(profile, "stream"),
-            region=constant("cpu_region", 0.0),
+            argument=constant("cpu_argument", 0.0), region=constant("cpu_region", 0.0),
             core_cache=constant("cpu_core_cache", 262_144.0 * compute.units),
             core_rate=constant("cpu_core_bandwidth", 4.0 * (last.bandwidth if last else dram)),
             shared_cache=float(last.knee or last.size) if last else 0.0,
             shared_rate=last.bandwidth if last else dram, memory_rate=dram,
-            write_factor=constant("cpu_write_factor", 1.0), stride_factor=constant("cpu_stride_factor", 4.0), fma=fma,
-            alu=rate(compute.pipes.alu, 1.0) if compute.pipes.alu is not None else fma,
-            sfu=rate(compute.pipes.sfu, 1.0) if compute.pipes.sfu is not None else fma / 16.0,
-            overlap=constant("cpu_overlap", 0.7), contraction=0.5 * constant("cpu_contraction", fma / 2.0),
-            gemm=0.5 * constant("cpu_gemm", 1.4 * fma), library_call=constant("cpu_library_call", LIBRARY_CALL),
+            write_factor=constant("cpu_write_factor", 1.0), stream_factor=constant("cpu_stream_factor", 1.0),
+            stride_factor=constant("cpu_stride_factor", 4.0), vector=vector, overlap=constant("cpu_overlap", 0.7),
+            contraction=0.5 * constant("cpu_contraction", vector / 2.0),
+            gemm=0.5 * constant("cpu_gemm", 1.4 * vector), library_call=constant("cpu_library_call", LIBRARY_CALL),
         )  # fmt: skip
 
     def generated(self, w: Columns, tile: Columns) -> tuple[dict[str, Array], dict[str, Array]]:
@@ -102,31 +98,29 @@ class Machine:
         points = np.where(w["m"] * w["n"] > 1, w["batch"] * w["m"] * w["n"], w["outer"] * w["inner"])
         tasks = np.maximum(1.0, np.ceil(points / TASK_POINTS))
         share = np.minimum(1.0, tasks / self.cores)  # of all cores' rates
-        moved = self._moved(w["read_bytes"], w["write_bytes"])
+        footprint = w["footprint_bytes"]
+        streamed = footprint >= STREAMED
+        moved = w["read_bytes"] + np.where(streamed, self.stream_factor, self.write_factor) * w["write_bytes"]
         again = w["reread_bytes"] * np.maximum(w["passes"] - 1.0, 0.0)
-        level = self._bandwidth(w["footprint_bytes"])
+        level = np.where(streamed, self.memory_rate, self._bandwidth(footprint))
         dram = moved / level / np.where(level > self.shared_rate, share, 1.0)
         terms = {
-            "launch": np.full_like(moved, self.call) + np.where(tasks > 1, self.region, 0.0),
+            "launch": self.call + self.argument * w["arrays"] + np.where(tasks > 1, self.region, 0.0),
             "dram": dram, "reread": again / (self.core_rate * share),
             "staging": w["staged_bytes"] * (self.stride_factor - 1.0) / level,
-            "fma": w["fma"] / (self.fma * share), "alu": w["alu"] / (self.alu * share),
-            "sfu": w["sfu"] / (self.sfu * share), "tensor": w["mma"] / (self.contraction * share),
+            "fma": w["vector"] / (self.vector * share), "tensor": w["mma"] / (self.contraction * share),
         }  # fmt: skip
         return self._resources(w, tasks), terms
 
     def library(self, w: Columns, tile: Columns) -> tuple[dict[str, Array], dict[str, Array]]:
         """Resources and terms of a contraction that the library under NumPy computes."""
-        moved = self._moved(w["read_bytes"], w["write_bytes"])
+        moved = w["read_bytes"] + self.write_factor * w["write_bytes"]
         terms = {
             "launch": np.full_like(moved, self.library_call),
             "dram": moved / self._bandwidth(w["footprint_bytes"]),
             "tensor": w["mma"] / self.gemm,
         }
         return self._resources(w, np.ones_like(moved)), terms
-
-    def _moved(self, read: Array, written: Array) -> Array:
-        return read + self.write_factor * written
 
     def _bandwidth(self, footprint: Array) -> Array:
         """Bytes/s at a footprint: that of the smallest level that holds it, blended over one octave above its size."""
@@ -153,5 +147,5 @@ class Machine:
             return np.zeros((1, 1)) if part is None or name in off else part
 
         memory = get("dram") + get("staging")
-        compute = get("fma") + get("alu") + get("sfu") + get("tensor") + get("reread")
+        compute = get("fma") + get("tensor") + get("reread")
         return get("launch") + np.maximum(memory, compute) + (1.0 - self.overlap) * np.minimum(memory, compute)

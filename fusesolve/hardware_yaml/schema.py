@@ -222,6 +222,8 @@ CONSTANTS: Mapping[str, Dimension] = {
     "cpu_core_cache": _B,
     "cpu_core_bandwidth": _BW,
     "cpu_write_factor": _R,
+    "cpu_stream_factor": _R,
+    "cpu_argument": _S,
     "cpu_stride_factor": _R,
     "cpu_overlap": _R,
     "cpu_contraction": Dimension.FLOPS,

@@ -44,7 +44,8 @@ class Work:
     """Instructions per result element (per reduced element for reductions), by pipe, and the code they take.
 
     `instructions` is the number of machine instructions of one inlined copy; `scratch` the extra registers that
-    the inlined sequence needs at its worst point. `first_use` is the number of machine instructions that the first
+    the inlined sequence needs at its worst point. `vector` is what it takes on a CPU, in plain vector instructions, 0
+    where that is `fma` + `alu`. `first_use` is the number of machine instructions that the first
     use in a kernel adds once (a shared slow path). Source of the numbers: see each table that fills them.
     """
 
@@ -54,6 +55,7 @@ class Work:
     instructions: float = 1.0
     scratch: int = 0
     first_use: float = 0.0
+    vector: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from fusesolve.codegen.cpu.module import generate_cpu
-from fusesolve.codegen.cpu.runtime import CpuRunner, Timing, timed
+from fusesolve.codegen.cpu.runtime import CpuRunner, Timing, aligned, timed
 from fusesolve.codegen.runtime import check_extra
-from fusesolve.cost.cpu import Machine
+from fusesolve.cost.cpu import TASK_POINTS, Machine
 from fusesolve.cost.table import WorkloadTable
 from fusesolve.detect import CpuFacts, cpu_definition, match_gpu, measure_copy_bandwidth, read_cpu_facts
 from fusesolve.detect.machine import Definition
@@ -28,7 +28,8 @@ from fusesolve.validate.cuda import run_on_device
 from fusesolve.validate.parts import one_kernel
 
 Say = Callable[[str], None]
-STEADY = 3  # short parallel kernels are timed so many times apart: a thread that sleeps makes a whole series slow
+PLAIN_BYTES = 60 << 20  # of a copy that memory serves and whose stores still go through the caches
+CHAINS = (("exp($)", "mul($, 0.5)"), ("erf($)", "add($, 1.5)"), ("div(1.5, $)", "sqrt($)", "add($, 1.5)"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +41,8 @@ class Probe:
 
     @property
     def seconds(self) -> float:
-        """The least disturbed repeat: what the machine can do."""
-        return self.timing.best
+        """The 20th percentile of the repeats: what the machine does undisturbed."""
+        return self.timing.p20
 
     @property
     def spread(self) -> float:
@@ -62,8 +63,12 @@ def run_probe(inputs: Sequence[str], ops: Sequence[str], output: str) -> Probe:
         raise InternalError(f"a probe has no source: {made.refused[0]}")
     random = np.random.Generator(np.random.PCG64(0))
     kinds = [(program.storage[s].type.size, numpy_dtype(program.storage[s].type.dtype)) for s in group.reads]
-    reads = [random.standard_normal(size, np.float32).astype(kind) for size, kind in kinds]
-    writes = [np.zeros_like(reads[0], shape=program.storage[s].type.size) for s in group.writes]
+    reads = [aligned(size, kind) for size, kind in kinds]
+    for array in reads:
+        block = random.standard_normal(min(array.size, 65_536), np.float32)
+        array[:] = np.resize(block.astype(array.dtype), array.size)
+    stored = [program.storage[s].type for s in group.writes]
+    writes = [aligned(kind.size, numpy_dtype(kind.dtype)) for kind in stored]
     return Probe(workload=group.workload, timing=CpuRunner(made).time(0, reads, writes))
 
 
@@ -81,6 +86,7 @@ def calibrate_cpu(say: Say, facts: CpuFacts | None = None) -> Definition:
     found = facts or read_cpu_facts()
     definition = cpu_definition(found, measure_copy_bandwidth).definition
     constants: dict[str, Any] = {"uncalibrated": False}
+    _measure_overheads(found, definition, constants, say)
     _measure_memory(found, definition, constants, say)
     _measure_compute(definition, constants, say)
     definition["calibration"] = constants
@@ -98,46 +104,56 @@ def _leaf(value: object, how: str, probe: Probe | Timing) -> dict[str, Any]:
     return {**_measured(value, how, probe), "accuracy": "microbenchmark"}
 
 
-def _measure_memory(facts: CpuFacts, definition: Definition, constants: dict[str, Any], say: Say) -> None:
-    """Call, parallel region, and the bandwidths of the core's caches, the last cache and memory."""
+def _measure_overheads(facts: CpuFacts, definition: Definition, constants: dict[str, Any], say: Say) -> None:
+    """A call, one of its arguments, a parallel region, and the bandwidth of the cores' own caches."""
     pointwise(1 << 22, "exp($)")  # the threads of the parallel loops start and settle on their cores
-    call = pointwise(16, "relu($)")
-    counts = (32_768, 65_536, 131_072)
-    steps = [
-        min((pointwise(count, "relu($)") for _ in range(STEADY)), key=lambda step: step.seconds) for count in counts
-    ]
-    slope = (steps[2].seconds - steps[0].seconds) / (counts[2] - counts[0])
-    slope = max(slope, 0.1 * steps[2].seconds / counts[2])  # a disturbed repeat must not make the caches endless
-    region = max(0.0, steps[0].seconds - slope * counts[0] - call.seconds)
-    core = 8.0 / slope
-    say(f"call {1e6 * call.seconds:.2f} us, parallel region {1e6 * region:.2f} us, core caches {core / 1e9:.3g} GB/s")
-    definition["launch"] = {"dispatch": _leaf(f"{1e6 * call.seconds:.4g} us", "a kernel of 16 points", call)}
-    constants["cpu_region"] = _measured(
-        f"{1e6 * region:.4g} us", "intercept of kernels of 32 to 128 Ki points", steps[1]
-    )
-    core_cache = facts.core_cache * facts.cores
-    constants["cpu_core_cache"] = {"value": f"{core_cache} B", "source": f"read: {facts.cache_source}, private caches"}
+    call, few, many = pointwise(16, "relu($)"), _adding(2), _adding(8)
+    argument = max(0.0, (many.seconds - few.seconds) / 6)
+    start = max(0.1 * call.seconds, call.seconds - 2 * argument)
+    one, each, more = (pointwise(TASK_POINTS * n, "relu($)") for n in (1, facts.cores, 4 * facts.cores))
+    region = max(0.0, each.seconds - one.seconds)  # one task on one core, or one on each
+    moved = 8.0 * 3 * facts.cores * TASK_POINTS
+    core = moved / max(more.seconds - each.seconds, 0.1 * more.seconds)  # a disturbed repeat makes no endless cache
+    say(f"call {1e6 * start:.2f} us and {1e6 * argument:.2f} us an array, parallel region {1e6 * region:.2f} us")
+    definition["launch"] = {"dispatch": _leaf(f"{1e6 * start:.4g} us", "a kernel of 16 points", call)}
+    constants["cpu_argument"] = _measured(f"{1e6 * argument:.4g} us", "kernels of 16 points and 3 or 9 arrays", many)
+    constants["cpu_region"] = _measured(f"{1e6 * region:.4g} us", "a task on every core against one on one", each)
+    constants["cpu_core_bandwidth"] = _measured(f"{core:.4g} B/s", "one task a core against four", more)
+    size = facts.core_cache * facts.cores
+    constants["cpu_core_cache"] = {"value": f"{size} B", "source": f"read: {facts.cache_source}, private caches"}
+
+
+def _adding(count: int) -> Probe:
+    """A sum of `count` arrays of 16 numbers."""
+    names = [f"x{n}" for n in range(count)]
+    ops = [f"v{n} = add({'x0' if n == 1 else f'v{n - 1}'}, x{n})" for n in range(1, count)]
+    return run_probe([f"{name}: f32[16]" for name in names], ops, f"v{count - 1}")
+
+
+def _measure_memory(facts: CpuFacts, definition: Definition, constants: dict[str, Any], say: Say) -> None:
+    """Bandwidths of memory and the last cache, and what a written byte costs, through the caches and around them."""
     large = max(8 * facts.last_level, 128 << 20) // 8
     copy, total = pointwise(large, "relu($)"), _sum_probe(large)
+    plain = pointwise(PLAIN_BYTES // 8, "relu($)")
     rate = total.workload.read_bytes / total.seconds
-    factor = (copy.seconds * rate - copy.workload.read_bytes) / copy.workload.write_bytes
-    factor = float(np.clip(factor, 1.0, 3.0))
-    moved = copy.workload.read_bytes + factor * copy.workload.write_bytes
-    dram = moved / copy.seconds
-    small = max(int(0.4 * facts.last_level) // 8, 2 * counts[-1])
+
+    def factor(probe: Probe) -> float:
+        w = probe.workload
+        return float(np.clip((probe.seconds * rate - w.read_bytes) / w.write_bytes, 0.3, 4.0))
+
+    constants["cpu_stream_factor"] = _measured(round(factor(copy), 3), "copies around the caches against sums", copy)
+    constants["cpu_write_factor"] = _measured(round(factor(plain), 3), "copies through the caches against sums", plain)
+    core = float(constants["cpu_core_bandwidth"]["value"].removesuffix(" B/s")) * (1.0 + factor(plain)) / 2
+    constants["cpu_core_bandwidth"]["value"] = f"{core:.4g} B/s"
+    small = int(0.4 * facts.last_level) // 8
     cached = pointwise(small, "relu($)")
-    shared = (1.0 + factor) * 4 * small / max(cached.seconds - call.seconds - region, 0.1 * cached.seconds)
-    say(f"memory {dram / 1e9:.3g} GB/s (a written byte counts {factor:.2f}), last cache {shared / 1e9:.3g} GB/s")
-    constants["cpu_core_bandwidth"] = _measured(
-        f"{core * (1.0 + factor) / 2:.4g} B/s", "slope of kernels of 32 to 128 Ki points", steps[1]
-    )
-    constants["cpu_write_factor"] = _measured(round(factor, 3), "copies against sums of arrays in memory", copy)
+    shared = (1.0 + factor(plain)) * 4 * small / cached.seconds
+    say(f"memory {rate / 1e9:.3g} GB/s, last cache {shared / 1e9:.3g} GB/s, cores' caches {core / 1e9:.3g} GB/s")
+    say(f"a written byte counts {factor(plain):.2f}, around the caches {factor(copy):.2f}")
     memory = definition["memory"]
-    memory["dram"]["sustained"] = _leaf(
-        f"{dram:.4g} B/s", f"copying {4 * large >> 20} MiB, written bytes weighted", copy
-    )
-    memory["dram"]["bandwidth"] = _leaf(f"{dram * (1 + copy.spread):.4g} B/s", "the same, best repeats", copy)
-    memory["l2"]["bandwidth"] = _leaf(f"{max(shared, dram):.4g} B/s", f"copying {4 * small >> 10} KiB", cached)
+    memory["dram"]["sustained"] = _leaf(f"{rate:.4g} B/s", f"summing {4 * large >> 20} MiB", total)
+    memory["dram"]["bandwidth"] = _leaf(f"{rate * (1 + total.spread):.4g} B/s", "the same, best repeats", total)
+    memory["l2"]["bandwidth"] = _leaf(f"{max(shared, rate):.4g} B/s", f"copying {4 * small >> 10} KiB", cached)
 
 
 def _sum_probe(count: int) -> Probe:
@@ -145,22 +161,15 @@ def _sum_probe(count: int) -> Probe:
 
 
 def _measure_compute(definition: Definition, constants: dict[str, Any], say: Say) -> None:
-    """Rates of the vector pipes in the model's instructions, on data in the core's caches."""
-    count = 131_072
-    clock = definition["compute"]["units"]["value"] * _hertz(definition)
-    base = pointwise(count, "relu($)").seconds
-    chains = {
-        "fma": ("f32", ("mul($, 1.0001)", "add($, 0.001)") * 16),
-        "alu": ("i32", ("add($, 3)", "xor($, 5)") * 16),
-        "sfu": ("f32", ("exp($)", "tanh($)", "sigmoid($)", "erf($)")),
-    }  # fmt: skip
-    pipes = definition["compute"]["pipes"]
-    for name, (dtype, chain) in chains.items():
-        probe = pointwise(count, *chain, dtype=dtype)
-        rate = max(getattr(probe.workload, name), 1.0) / max(probe.seconds - base, 0.1 * probe.seconds)
-        leaf = _leaf(float(f"{rate / clock:.4g}"), f"a chain of {len(chain)} operators on 512 KiB", probe)
-        pipes[name] = {"per_clock": {dtype: leaf}}
-        say(f"{name}: {rate / 1e9:.3g} G instructions/s")
+    """Plain vector instructions a second, from a mix of functions on data in the cores' caches."""
+    units = definition["compute"]["units"]["value"]
+    count = 4 * units * TASK_POINTS
+    base, probes = pointwise(count, "relu($)").seconds, [pointwise(count, *chain) for chain in CHAINS]
+    spent = sum(max(probe.seconds - base, 0.1 * probe.seconds) for probe in probes)
+    rate = sum(probe.workload.vector for probe in probes) / spent
+    leaf = _leaf(float(f"{rate / (units * _hertz(definition)):.4g}"), f"{len(CHAINS)} chains of functions", probes[0])
+    definition["compute"]["pipes"] = {"fma": {"per_clock": {"f32": leaf}}}
+    say(f"vector instructions: {rate / 1e9:.3g} G elements/s")
 
 
 def _hertz(definition: Definition) -> float:
@@ -180,18 +189,18 @@ def _terms(machine: Machine, workload: Workload) -> Mapping[str, float]:
 def _measure_overlap(definition: Definition, constants: dict[str, Any], say: Say) -> None:
     """How much of the shorter of memory and compute is hidden, and what a strided access costs."""
     machine = _machine(definition)
-    rows = ["x: f32[8192,2048]"]
-    softmax = run_probe(rows, ["y = softmax(x; axis=1)"], "y")
-    gelu = pointwise(16_777_216, "gelu($)")
+    rows = ["m = reduce_max(x; axis=1, keepdims=true)", "d = sub(x, m)", "y = tanh(d)"]
+    row = run_probe(["x: f32[8192,2048]"], rows, "y")
+    chain = pointwise(16_777_216, "exp($)", "div(1.5, $)")
     hidden = []
-    for probe in (softmax, gelu):
+    for probe in (row, chain):
         terms = _terms(machine, probe.workload)
         memory = terms["dram"] + terms["staging"]
-        compute = sum(terms[name] for name in ("fma", "alu", "sfu", "tensor", "reread"))
+        compute = sum(terms[name] for name in ("fma", "tensor", "reread"))
         rest = probe.seconds - terms["launch"] - max(memory, compute)
         hidden.append(1.0 - rest / min(memory, compute))
     overlap = float(np.clip(np.mean(hidden), 0.0, 1.0))
-    constants["cpu_overlap"] = _measured(round(overlap, 3), "softmax and GELU of 64 MiB", softmax)
+    constants["cpu_overlap"] = _measured(round(overlap, 3), "functions of rows and of points of 64 MiB", row)
     turned = run_probe(["x: f32[4096,4096]"], ["y = transpose(x; perm=1-0)"], "y")
     terms = _terms(machine, turned.workload)
     staged = turned.workload.staged_bytes / machine.memory_rate

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fusesolve.codegen.cpu.module import CpuModule, generate_cpu
-from fusesolve.codegen.cpu.runtime import CpuKernelError, CpuRunner, Timing
+from fusesolve.codegen.cpu.runtime import CpuKernelError, CpuRunner, Timing, aligned
 from fusesolve.codegen.planned import PlannedKernel, PlannedProgram
 from fusesolve.codegen.runtime import poisoned
 from fusesolve.ops.numpy_reference import numpy_dtype
@@ -62,15 +62,15 @@ class MeasuredKernel:
 
 
 def measure_groups(
-    planned: PlannedProgram, progress: Callable[[int, int], None] | None = None
+    planned: PlannedProgram, progress: Callable[[int, int], None] | None = None, *, apart: bool = True
 ) -> dict[int, MeasuredKernel]:
     """Times of every group that has CPU source, at the extents of `planned`, on random arrays that fit its types.
 
-    `progress` is told (groups done, groups) after each.
+    `progress` is told (groups done, groups) after each; `apart`: time their source operators too.
     """
     found: dict[int, MeasuredKernel] = {}
     for done, kernel in enumerate(planned.kernels):
-        parts = split_group(planned, kernel, 1 + max(item.id for item in planned.kernels))
+        parts = split_group(planned, kernel, 1 + max(item.id for item in planned.kernels)) if apart else ()
         made = generate_cpu(planned.program, [kernel, *(parts if len(parts) > 1 else ())])
         if kernel.id in made.kernels:
             found[kernel.id] = _measure(planned, made, kernel, parts)
@@ -84,6 +84,8 @@ def _measure(
 ) -> MeasuredKernel:
     runner, arrays = CpuRunner(made), _Arrays(planned)
     fused = runner.time(kernel.id, arrays.of(kernel.reads), arrays.of(kernel.writes))
+    if not parts:
+        return MeasuredKernel(fused=fused, unfused=None)
     if len(parts) == 1:
         return MeasuredKernel(fused=fused, unfused=fused.median)
     if any(part.id not in made.kernels for part in parts):
@@ -107,7 +109,7 @@ class _Arrays:
         import numpy as np
 
         kind = self.storage[s].type
-        made = np.zeros(kind.size, numpy_dtype(kind.dtype))
+        made = aligned(kind.size, numpy_dtype(kind.dtype))
         if kind.dtype.is_float:
             block = np.random.Generator(np.random.PCG64(s)).standard_normal(min(kind.size, 65_536), np.float32)
             made[:] = np.resize(block.astype(made.dtype), kind.size)

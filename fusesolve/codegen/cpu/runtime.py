@@ -16,11 +16,14 @@ from fusesolve.codegen.runtime import load_generated
 from fusesolve.errors import ValidationError
 
 if TYPE_CHECKING:
+    from numpy import dtype as DType  # noqa: N812
     from numpy.typing import NDArray
 
     Array: TypeAlias = NDArray[Any]
 
+LINE = 64  # bytes of a cache line
 REPEATS = 9
+SHORT_S = 0.02  # seconds of repeats that a short call takes at least
 ENOUGH_S = 0.2  # seconds of repeats after which no more are made
 
 
@@ -69,15 +72,28 @@ def _bits(array: "Array") -> "Array":
     return array.view(np.uint16) if array.dtype.itemsize == 2 and array.dtype.kind not in "iu" else array
 
 
+def aligned(size: int, kind: "DType[Any]") -> "Array":
+    """A flat array of zeros that starts at a cache line, its pages in place."""
+    import numpy as np
+
+    raw = np.full(size * kind.itemsize + LINE, 0, np.uint8)
+    return raw[-raw.ctypes.data % LINE :][: size * kind.itemsize].view(kind)
+
+
 def timed(call: Callable[[], object], repeats: int = REPEATS) -> Timing:
-    """Seconds of a call: at least three repeats, `repeats` where they are fast; short calls are timed in batches."""
+    """Seconds of a call: at least three repeats, `repeats` and more where they are fast.
+
+    Short calls are timed in batches, for `SHORT_S` together.
+    """
     start = time.perf_counter()
     call()
     once = max(time.perf_counter() - start, 1e-9)
     batch = max(1, min(1000, int(2e-4 / once)))
     found: list[float] = []
     began = time.perf_counter()
-    while len(found) < repeats and (len(found) < 3 or time.perf_counter() - began < ENOUGH_S * repeats):
+    while len(found) < 3 or (
+        time.perf_counter() - began < (SHORT_S if len(found) >= repeats else ENOUGH_S * repeats)
+    ):
         start = time.perf_counter()
         for _ in range(batch):
             call()
