@@ -279,6 +279,19 @@ def test_a_sweep_over_two_numbers_has_a_map_of_its_own():
     }  # fmt: skip
 
 
+def test_values_that_are_far_apart_are_drawn_on_a_log_scale_with_borders_half_way_on_it():
+    rows = [{**row, "memory.dram.bandwidth": b} for row, b in zip(SWEEP["rows"][::2], (1e11, 1e12, 1e13), strict=True)]
+    text = sweep_page({**SWEEP, "rows": rows})
+    figures = re.findall(r"class=figure-data data-for=f\d+>(.*?)</script>", text, re.DOTALL)
+    assert [json.loads(figure)["layout"]["xaxis"]["type"] for figure in figures] == ["log", "log"]
+    (bars,) = [[t for t in hovers(text)[1] if t["type"] == "bar"]]
+    spans = sorted((base, base + size) for bar in bars for base, size in zip(bar["base"], bar["x"], strict=True))
+    # GB/s, a factor of 10 apart: borders at 100 / sqrt(10), 100 * sqrt(10), ...
+    assert spans == [
+        (pytest.approx(100 * 10 ** (k - 0.5)), pytest.approx(100 * 10 ** (k + 0.5))) for k in range(3)
+    ]  # fmt: skip
+
+
 def test_a_search_has_no_page(capsys, tmp_path):
     question = ["--minimise", "launch.stream=1us..2us", "--target", "1ms", "--html", str(tmp_path / "p.html")]
     assert main(["whatif", "softmax", "--hw", "h100", *question]) == 2

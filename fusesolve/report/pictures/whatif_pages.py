@@ -1,8 +1,9 @@
 """Pages of what-if studies: a sweep's curves and phases, thresholds as a map of phases, sensitivities as a tornado."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import log
 from typing import Any
 
 from fusesolve.hardware_yaml import number_at
@@ -25,6 +26,7 @@ MOST_LINES = 24  # lines of a sweep's curves; more are one picture's end
 MOST_BARS = 30  # numbers of a tornado; the others are in the table
 MOST_NAMED = 60  # plans in the legend of a map; the others are named under the pointer
 MAP_HEIGHT = 1200  # pixels that the rows of a map share, if they can
+WIDE = 20  # from this ratio of the greatest value to the least on an axis is logarithmic
 NO_PLAN = "#8b949e"
 ROOM_FOR_LABEL = 0.05  # share of the range from which on a phase has its number written in it
 NAMES = 90  # columns for the operators of a change
@@ -114,8 +116,9 @@ def _curves(paths: Sequence[str], rows: Sequence[Mapping[str, Any]], phases: Pha
             ],
         )  # fmt: skip
     figure.update_layout(**LAYOUT, legend={"orientation": "h", "y": -0.25, "yanchor": "top"})
-    figure.update_xaxes(title=axis.title)
-    figure.update_yaxes(title="us", rangemode="tozero")
+    figure.update_xaxes(title=axis.title, **_scale([r[first] for r in rows if r[first] is not None]))
+    times = [r["objective_ns"] for r in rows if r["objective_ns"]]
+    figure.update_yaxes(title="us", rangemode="tozero", **_scale(times))
     left = max(0, len(series) - MOST_LINES)
     return Picture(
         heading="Time", figure=figure, height=460 + 12 * min(len(series), MOST_LINES),
@@ -146,10 +149,23 @@ def _sweep_maps(paths: Sequence[str], rows: Sequence[Mapping[str, Any]], phases:
     return found
 
 
+def _is_wide(values: Sequence[float]) -> bool:
+    """Whether values are far apart, all above 0: their axis is logarithmic."""
+    return bool(values) and 0 < WIDE * min(values) < max(values)
+
+
+def _scale(values: Sequence[float]) -> dict[str, str]:
+    """The type of an axis; a logarithmic one with ticks at 1, 2 and 5."""
+    return {"type": "log", "dtick": "D2"} if _is_wide(values) else {"type": "linear"}
+
+
 def _cuts(values: Sequence[float]) -> list[float]:
-    """Borders around ascending values: half-way between neighbours, the first and the last as far outside."""
+    """Borders around ascending values: half-way between neighbours (on their axis), the outer ones as far outside."""
     if len(values) == 1:
         return [values[0] * 0.99, values[0] * 1.01]
+    if _is_wide(values):
+        middle = [(a * b) ** 0.5 for a, b in pairwise(values)]
+        return [values[0] ** 2 / middle[0], *middle, values[-1] ** 2 / middle[-1]]
     middle = [(a + b) / 2 for a, b in pairwise(values)]
     return [2 * values[0] - middle[0], *middle, 2 * values[-1] - middle[-1]]
 
@@ -171,19 +187,21 @@ def _map(heading: str, bars: Sequence[_Bar], phases: Phases, path: str, rows: st
     import plotly.graph_objects as go
 
     figure, axis = go.Figure(), axis_of(path)
-    width = max((bar.high for bar in bars), default=1.0) - min((bar.low for bar in bars), default=0.0)
+    ends = [end for bar in bars for end in (bar.low, bar.high)]
+    on_axis: Callable[[float], float] = log if _is_wide(ends) else float
+    width = on_axis(max(ends)) - on_axis(min(ends))
     order = list(dict.fromkeys(bar.row for bar in bars))
     tall = max(12, min(46, MAP_HEIGHT // max(1, len(order))))
     plans = dict.fromkeys(sorted((bar.plan for bar in bars), key=lambda plan: phases.number.get(plan or "", 0)))
     for place, plan in enumerate(plans):
         mine = [bar for bar in bars if bar.plan == plan]
-        named = [bar.plan is not None and bar.high - bar.low >= ROOM_FOR_LABEL * width for bar in mine]
+        wide = [on_axis(bar.high) - on_axis(bar.low) >= ROOM_FOR_LABEL * width for bar in mine]
         name = phases.name(plan, mine[0].kernels)
         figure.add_bar(
             orientation="h", name=name, y=[bar.row for bar in mine], base=[bar.low * axis.scale for bar in mine],
             x=[(bar.high - bar.low) * axis.scale for bar in mine], hoverinfo="text",
             hovertext=[f"<b>{name}</b><br>{bar.hover}" for bar in mine], showlegend=place < MOST_NAMED,
-            text=[str(phases.number[plan]) if plan and wide else "" for wide in named], textposition="inside",
+            text=[str(phases.number[plan]) if plan and fits else "" for fits in wide], textposition="inside",
             insidetextanchor="middle", textangle=0, insidetextfont={"color": "#fff", "size": min(13, tall - 2)},
             marker={"color": phases.colour(plan), "line": {"width": 0.5, "color": "rgba(255,255,255,.7)"}},
         )  # fmt: skip
@@ -191,7 +209,7 @@ def _map(heading: str, bars: Sequence[_Bar], phases: Phases, path: str, rows: st
         **{**LAYOUT, "margin": {**LAYOUT["margin"], "l": 30 + 7 * max(map(len, order), default=0)}}, barmode="overlay",
         bargap=0.06, showlegend=True, legend={"orientation": "h", "y": -60 / (tall * len(order)), "yanchor": "top"},
     )  # fmt: skip
-    figure.update_xaxes(title=axis.title)
+    figure.update_xaxes(title=axis.title, **_scale(ends))
     figure.update_yaxes(
         title=None if rows is None else {"text": rows, "standoff": 14}, type="category", categoryorder="array",
         categoryarray=order, automargin=True,
