@@ -154,14 +154,14 @@ class Sample:
 
 
 def family_of(row: Mapping[str, Any]) -> str:
-    """point, row, fma, tensor or attention."""
+    """point, row, fma, tensor, attention or flash (attention on the tensor pipe)."""
     template = TEMPLATES[row["workload"]["template"]]
     if template in (Template.POINTWISE, Template.MOVEMENT):
         return "point"
     if template in (Template.ROW, Template.REDUCTION):
         return "row"
     if template is Template.ATTENTION:
-        return "attention"
+        return "flash" if row["workload"]["operand_bytes"] == 2 and row["workload"]["tensor_rate"] >= 0 else "attention"
     return "tensor" if row["tiling"].get("tile_k", 0) > 8 else "fma"
 
 
@@ -180,9 +180,7 @@ def sample(family: str, rows: Sequence[Mapping[str, Any]]) -> Sample:
     )  # fmt: skip
 
 
-def _features(
-    family: str, row: Mapping[str, Any], newer: float
-) -> tuple[Mapping[str, Array], Mapping[str, Array]]:
+def _features(family: str, row: Mapping[str, Any], newer: float) -> tuple[Mapping[str, Array], Mapping[str, Array]]:
     w = {name: np.array([[float(row["workload"].get(name, 0))]]) for name in FIELDS}
     names = ("threads", "per_thread", "lanes", "rows", "mode", "split", "tile_m", "tile_n")
     tile = {name: np.array([[float(row["tiling"].get(name, 0))]]) for name in names}
@@ -191,6 +189,8 @@ def _features(
     if family == "row":
         parts = features.row_parts(w, tile)
         return features.row_registers(w, tile, newer, parts), features.row_code(w, tile, parts)
+    if family == "flash":
+        return features.flash_registers(w, tile, newer), features.flash_code(w, tile)
     threads = np.array([[float(row["compiled"]["threads"])]])
     if family == "attention":
         return (
@@ -267,7 +267,7 @@ def fit(paths: Sequence[Path], *, write: bool) -> None:
     rows = [json.loads(line) for path in paths for line in path.read_text(encoding="utf-8").splitlines()]
     made = dict(FITTED)
     print(f"{'family':10} {'kernels':>7}  registers now/fitted/left out   code now/fitted/left out   shared  spills")
-    for family in ("point", "row", "fma", "tensor", "attention"):
+    for family in ("point", "row", "fma", "tensor", "attention", "flash"):
         own = [row for row in rows if family_of(row) == family]
         if not own:
             continue

@@ -19,6 +19,7 @@ from fusesolve.codegen.affine import Affine, flatten, variable
 from fusesolve.codegen.kernel import (
     INDEX_LIMIT,
     STATIC_SHARED,
+    UNROLL_LIMIT,
     EmittedKernel,
     Task,
     TaskSource,
@@ -36,7 +37,6 @@ from fusesolve.ops import operand_types
 
 KNOWN = frozenset({"matmul", "conv1d", "conv2d", "conv3d"}) | TRANSPOSED
 MANY_POINTS = 96  # points of a thread above which index arithmetic alone passes the next limit
-UNROLL_LIMIT = 900  # instructions of a loop nest that the compiler still unrolls (notes: 1,150 compiled kernels)
 _WINDOWED = frozenset({AccessKind.WINDOW, AccessKind.SHIFTED})
 
 

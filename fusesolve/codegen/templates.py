@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 
 from fusesolve.candidates.program import Program
-from fusesolve.codegen.attention import emit_attention
 from fusesolve.codegen.contraction import Gemm, head_at
 from fusesolve.codegen.kernel import EmittedKernel, Task, emit_by
 from fusesolve.codegen.packed import pack_parts
@@ -12,6 +11,7 @@ from fusesolve.codegen.pointwise import emit_pointwise
 from fusesolve.codegen.reductions import emit_rows
 from fusesolve.codegen.scalars import UnsupportedError
 from fusesolve.codegen.siblings import emit_siblings
+from fusesolve.codegen.tensor_attention import emit_attention
 from fusesolve.codegen.tensor_contraction import KINDS, TensorGemm
 from fusesolve.codegen.transposed import TransposedGemm, TransposedTensorGemm
 from fusesolve.codegen.windows import TRANSPOSED

@@ -6,11 +6,9 @@ and what is behind them is computed in one loop over the tile.
 """
 
 from collections.abc import Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
 
-from fusesolve.codegen.affine import Affine
 from fusesolve.codegen.contraction import Gemm, Head
+from fusesolve.codegen.copies import Copy, copied
 from fusesolve.codegen.kernel import Task, TaskSource, Workspace
 from fusesolve.codegen.scalars import UnsupportedError
 from fusesolve.codegen.tensor_source import CHUNK, STEP, Mma, swizzle
@@ -22,12 +20,6 @@ SUMS_PAD = 8  # f32 elements behind each row of the tile's sums
 UNROLLED_COPIES = 8  # copies of a thread and step that are written one behind the other
 
 
-@dataclass(frozen=True, slots=True)
-class Copy:
-    """An operand that is copied as it lies: its argument and the position of an element, by loop variables."""
-
-    array: str
-    offset: Affine
 
 
 class TensorGemm(Gemm):
@@ -165,26 +157,9 @@ class TensorGemm(Gemm):
         return [copy for copy in found if copy is not None] if None not in found else []
 
     def _copied(self, head: Head, *, left: bool) -> Copy | None:
-        """The operand where chunks of it can be copied as they lie, else None.
-
-        It is one load without arithmetic or test, of the type that the pipe takes, and every chunk is contiguous and
-        aligned.
-        """
-        probe = _Probe(self.task)
-        with ExitStack() as open_:
-            text = self.operand(probe, open_, head, left=left)
-        if text != _Probe.LOADED or probe.lines or len(probe.loads) != 1:
-            return None
-        storage, offset = probe.loads[0]
+        """The operand where chunks of it can be copied as they lie, else None."""
         loops = self.loops.k if self.along_k(left=left) else self.side(left=left).loops
-        real = [loop for loop in loops if self.nest.extent[loop] > 1]
-        if self.task.program.storage[storage].type.dtype is not self.dtype or not real:
-            return None
-        inner = probe.vars[real[-1]]
-        steps = {var.name: step for var, step in offset.terms}
-        others = [step for name, step in steps.items() if name != inner.name]
-        fits = steps.get(inner.name) == 1 and inner.extent % CHUNK == 0 and offset.const % CHUNK == 0
-        return Copy(probe.arrays[storage], offset) if fits and all(step % CHUNK == 0 for step in others) else None
+        return copied(self.task, lambda probe, open_: self.operand(probe, open_, head, left=left), loops, self.dtype)
 
     # behind the sum
 
@@ -215,19 +190,3 @@ class TensorGemm(Gemm):
         padded = self.tile.n + SUMS_PAD
         fits = 4 * self.tile.m * padded <= self.shared_bytes()
         return f"u32({m} * u32({padded if fits else self.tile.n}) + {n})"
-
-
-class _Probe(TaskSource):
-    """A body that records loads."""
-
-    LOADED = "loaded"
-
-    def __init__(self, task: Task) -> None:
-        storages = (*task.kernel.reads, *task.kernel.writes)
-        super().__init__(task, {s: f"a{n}" for n, s in enumerate(storages)}, workspace=False)
-        self.loads: list[tuple[int, Affine]] = []
-
-    def fetch(self, storage: int, offset: Affine) -> str:
-        """Record, and stand for the element."""
-        self.loads.append((storage, offset))
-        return self.LOADED

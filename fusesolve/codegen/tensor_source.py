@@ -9,12 +9,50 @@ is the one that the PTX ISA gives for mma.m16n8k16, so that the Numba kernel kno
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import gcd
+from typing import Protocol
 
 STEP = 64  # elements of the reduced axis in a strip
 CHUNK = 8  # elements that are copied at once: 16 bytes
 
 
-@dataclass(frozen=True, slots=True, order=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A device function: its name, the types of its arguments before the thread's number, the simulator's stand-in."""
+
+    name: str
+    arguments: str
+    stand_in: str
+
+
+class Piece(Protocol):
+    """What a kernel needs of the tensor pipe: device functions for one shape of its tile."""
+
+    @property
+    def kind(self) -> str:
+        """f16 or bf16."""
+
+    @property
+    def name(self) -> str:
+        """What tells it from others."""
+
+    @property
+    def library(self) -> tuple[str, ...]:
+        """C++ that its functions share with those of other shapes."""
+
+    @property
+    def text(self) -> str:
+        """C++ of its functions."""
+
+    @property
+    def simulated(self) -> str:
+        """Python that the stand-ins share with those of other shapes."""
+
+    @property
+    def functions(self) -> tuple[Function, ...]:
+        """Its functions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Mma:
     """A block's tile on the tensor pipe: `rows` are on the side of 16, `columns` on the side of 8.
 
@@ -36,19 +74,40 @@ class Mma:
         order = "".join("k" if inner else "o" for inner in (self.inner_r, self.inner_c))
         return f"mma_{self.kind}_{self.rows}x{self.columns}_{self.warps}x{self.blocks_r}x{self.blocks_c}_{order}"
 
-    @property
-    def stand_in(self) -> str:
-        """The arguments of the simulator's stand-in."""
-        numbers = (self.rows, self.columns, self.warps, self.blocks_r, self.blocks_c, self.inner_r, self.inner_c)
-        return ", ".join((self.kind, *map(str, numbers)))
-
     def constants(self) -> dict[str, str]:
         """What the C++ text leaves open."""
         return {
             "NAME": self.name, "KIND": self.kind, "BR": str(self.blocks_r), "BC": str(self.blocks_c),
             "WARPS": str(self.warps), "ROWS": str(self.rows), "COLUMNS": str(self.columns),
             "INNER_R": str(int(self.inner_r)), "INNER_C": str(int(self.inner_c)),
+        } | {
+            key: str(value)
+            for key, value in zip(("DR", "GR", "DC", "GC"), (*swizzle(self.rows), *swizzle(self.columns)), strict=True)
         }  # fmt: skip
+
+    @property
+    def library(self) -> tuple[str, ...]:
+        """The products of any tile."""
+        return (_TILE,)
+
+    @property
+    def text(self) -> str:
+        """Its device function."""
+        text = _FUNCTION
+        for key, value in self.constants().items():
+            text = text.replace(f"@{key}@", value)
+        return text
+
+    @property
+    def simulated(self) -> str:
+        """The products of any tile."""
+        return _SIMULATED_TILE
+
+    @property
+    def functions(self) -> tuple[Function, ...]:
+        """Its device function."""
+        numbers = (self.rows, self.columns, self.warps, self.blocks_r, self.blocks_c, self.inner_r, self.inner_c)
+        return (Function(self.name, "sums, bits, bits", f"stand_in({', '.join((self.kind, *map(str, numbers)))})"),)
 
 
 def swizzle(width: int) -> tuple[int, int]:
@@ -129,14 +188,16 @@ struct bf16_pipe {
 };
 """
 
-_TILE = r"""
+_PLACE = r"""
 // bytes from the start of a strip to its chunk: `line` along the strip, `chunk` of eight along k (k inner); or swapped
 template <bool INNER, int WIDTH, int D, int G>
 static __device__ __forceinline__ unsigned place(unsigned along, unsigned k) {
   return INNER ? along * 128 + ((((k >> 3) ^ along) & 7) << 4)
                : k * (WIDTH * 2) + (((along >> 3) ^ ((k / D) % G)) << 4);
 }
-// the products of one step: 16 x 8 fragments of a warp's tile; lane / 8 chooses the 8 x 8 matrix that a lane points at
+"""
+
+_TILE = r"""// the products of one step: lane / 8 chooses the 8 x 8 matrix that a lane points at
 template <class PIPE, int BR, int BC, int WARPS, int ROWS, int COLUMNS, bool INNER_R, bool INNER_C,
           int DR, int GR, int DC, int GC>
 static __device__ __forceinline__ void products(
@@ -183,22 +244,21 @@ _FUNCTION = r"""extern "C" __device__ void @NAME@(
 """
 
 
-def device_text(tiles: Iterable[Mma], waits: Iterable[int]) -> str:
-    """The CUDA C++ of a file: copies, one wait for each number of groups still in flight, one function per tile."""
-    shapes = sorted(set(tiles))
-    parts = [_HEAD, *([_BF16] if any(item.kind == "bf16" for item in shapes) else []), _TILE]
+def device_text(tiles: Iterable[Piece], waits: Iterable[int]) -> str:
+    """The CUDA C++ of a file: copies, one wait for each number of groups in flight, the functions of each tile."""
+    shapes = _in_order(tiles)
+    parts = [_HEAD, *([_BF16] if any(item.kind == "bf16" for item in shapes) else []), _PLACE]
+    parts += dict.fromkeys(text for item in shapes for text in item.library)
     for count in sorted(set(waits)):
         parts.append(
             f'extern "C" __device__ void copies_wait{count}() {{\n#if __CUDA_ARCH__ >= 800\n'
             f'  asm volatile("cp.async.wait_group {count};" ::: "memory");\n#endif\n}}\n'
         )
-    for item in shapes:
-        text = _FUNCTION
-        strides = dict(zip(("DR", "GR", "DC", "GC"), (*swizzle(item.rows), *swizzle(item.columns)), strict=True))
-        for key, value in (item.constants() | {k: str(v) for k, v in strides.items()}).items():
-            text = text.replace(f"@{key}@", value)
-        parts.append(text)
-    return "".join(parts)
+    return "".join((*parts, *(item.text for item in shapes)))
+
+
+def _in_order(tiles: Iterable[Piece]) -> list[Piece]:
+    return sorted(set(tiles), key=lambda item: item.name)
 
 
 _SIMULATED = """\
@@ -215,7 +275,9 @@ _SIMULATED = """\
 
     def pack_f16(x):
         return f16(x).view(u16)
+"""
 
+_SIMULATED_TILE = """
     @functools.cache
     def places(tid, rows, columns, warps, blocks_r, blocks_c, inner_r, inner_c):
         lane, warp, k = tid % 32, tid // 32, np.arange(64)
@@ -262,18 +324,22 @@ _DEVICE = """\
 """
 
 
-def tensor_preamble(tiles: Iterable[Mma], waits: Iterable[int]) -> str:
+def tensor_preamble(tiles: Iterable[Piece], waits: Iterable[int]) -> str:
     """The part of a file's head that kernels on the tensor pipe need."""
-    shapes, counts = sorted(set(tiles)), sorted(set(waits))
+    shapes, counts = _in_order(tiles), sorted(set(waits))
     types = sorted({item.kind for item in shapes})
+    functions = [function for item in shapes for function in item.functions]
     text = device_text(shapes, counts)
     lines = [f"import functools\n\nDEVICE_TEXT = r'''{text}'''\n\nif SIMULATED:\n", _SIMULATED]
+    lines += dict.fromkeys(item.simulated for item in shapes)
     if "bf16" in types:
         lines.append("\n    def pack_bf16(x):\n        return f32(x).astype(bf16).view(u16)\n")
     lines += [f"\n    def copies_wait{count}():\n        pass\n" for count in counts]
     lines += ["\n", *(f"    copy16_{kind} = copy16\n" for kind in types)]
-    lines += [*(f"    {item.name} = stand_in({item.stand_in})\n" for item in shapes)]
+    lines += [f"    {item.name} = {item.stand_in}\n" for item in functions]
     lines += ["else:\n    DEVICE = cuda.CUSource(DEVICE_TEXT, name='device.cu')\n", _DEVICE]
+    if any("words" in item.arguments for item in functions):
+        lines.append("    words = types.CPointer(types.uint32)\n")
     for kind in types:
         numba_type = "types.bfloat16" if kind == "bf16" else "types.float16"
         lines.append(
@@ -283,6 +349,6 @@ def tensor_preamble(tiles: Iterable[Mma], waits: Iterable[int]) -> str:
         lines.append('    pack_bf16 = declared("pack_bf16", types.uint16, types.float32)\n')
     lines += [f'    copies_wait{count} = declared("copies_wait{count}", types.void)\n' for count in counts]
     lines += [
-        f'    {item.name} = declared("{item.name}", types.void, sums, bits, bits, types.uint32)\n' for item in shapes
+        f'    {item.name} = declared("{item.name}", types.void, {item.arguments}, types.uint32)\n' for item in functions
     ]
     return "".join(lines)

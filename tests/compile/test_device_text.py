@@ -10,6 +10,7 @@ import subprocess
 import pytest
 
 from fusesolve.codegen import tensor_source
+from fusesolve.codegen.tensor_flash import Flash
 from fusesolve.codegen.tensor_source import Mma, device_text, swizzle
 
 needs_host_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
@@ -26,7 +27,7 @@ TILES = {
     ),
 }  # fmt: skip
 
-HOST = r"""
+_WARP = r"""
 #include <barrier>
 #include <cstdio>
 #include <cstring>
@@ -72,6 +73,9 @@ struct host_pipe {
     sync_warp->arrive_and_wait();
   }
 };
+"""
+
+_TILE = r"""
 @TILE@
 static const unsigned ROWS = @ROWS@, COLUMNS = @COLUMNS@, WARPS = @WARPS@, BR = @BR@, BC = @BC@;
 static int element(unsigned line, unsigned k, int side) { return (int)((line * 7 + k * 3 + side * 5) % 11) - 5; }
@@ -115,15 +119,82 @@ int main() {
 }
 """
 
+_FLASH = r"""
+struct f16_pipe : host_pipe {};
+struct f16_pair {
+  static unsigned of(float low, float high) { return (u16)(short)low | (unsigned)(u16)(short)high << 16; }
+};
+@TEXT@
+static const unsigned SUB = @SUB@, INNER = @INNER@, HEAD = @HEAD@;
+static int element(unsigned row, unsigned column, int side) { return (int)((row * 5 + column * 3 + side * 7) % 9) - 4; }
+static void fill(u16* strip, unsigned rows, unsigned width, int side) {  // as a generated kernel lays it
+  unsigned period = width / 8 % 8 == 0 ? 8 : width / 8 % 4 == 0 ? 4 : width / 8 % 2 == 0 ? 2 : 1;
+  for (unsigned row = 0; row < rows; ++row)
+    for (unsigned c = 0; c < width; ++c)
+      strip[row * width + ((c / 8) ^ (row / (8 / period) % period)) * 8 + c % 8] = (u16)(short)element(row, c, side);
+}
+int main() {
+  u16 *queries = shared_memory, *keys = queries + 16 * INNER, *values = keys + SUB * INNER;
+  fill(queries, 16, INNER, 0);
+  fill(keys, SUB, INNER, 1);
+  fill(values, SUB, HEAD, 2);
+  std::barrier<> barrier(32);
+  sync_warp = &barrier;
+  std::vector<std::vector<float>> s(32, std::vector<float>(SUB / 2, 0.0f)), acc(32, std::vector<float>(HEAD / 2, 1.0f));
+  std::vector<std::thread> lanes;
+  for (int lane = 0; lane < 32; ++lane)
+    lanes.emplace_back([&, lane] {
+      my_lane = lane;
+      std::vector<unsigned> held(INNER / 4);
+      queries_@NAME@(held.data(), queries, lane);
+      scores_@NAME@(s[lane].data(), held.data(), queries, keys, lane);
+      std::vector<float> weights(SUB / 2);
+      for (unsigned c = 0; c < SUB / 2; ++c) weights[c] = (float)((int)s[lane][c] % 5);
+      weighted_@NAME@(acc[lane].data(), weights.data(), values, lane);
+    });
+  for (auto& lane : lanes) lane.join();
+  int wrong = 0, points = 0, weight[16][SUB];
+  for (unsigned row = 0; row < 16; ++row)
+    for (unsigned key = 0; key < SUB; ++key) {
+      int wanted = 0;
+      for (unsigned k = 0; k < INNER; ++k) wanted += element(row, k, 0) * element(key, k, 1);
+      weight[row][key] = wanted % 5;
+      wrong += s[row % 8 * 4 + key % 8 / 2][key / 8 * 4 + row / 8 * 2 + key % 2] != (float)wanted;
+      ++points;
+    }
+  for (unsigned row = 0; row < 16; ++row)
+    for (unsigned column = 0; column < HEAD; ++column) {
+      int wanted = 1;
+      for (unsigned key = 0; key < SUB; ++key) wanted += weight[row][key] * element(key, column, 2);
+      wrong += acc[row % 8 * 4 + column % 8 / 2][column / 8 * 4 + row / 8 * 2 + column % 2] != (float)wanted;
+      ++points;
+    }
+  std::printf("%d %d\n", points, wrong);
+}
+"""
+
+FLASHES = {
+    "held queries": Flash(kind="f16", sub=32, inner=48, head=64),
+    "queries read again": Flash(kind="f16", sub=16, inner=144, head=16),
+}
+
 
 def host_text(tile: Mma) -> str:
     """The tile's text with the host's collectives."""
-    (dr, gr), (dc, gc) = swizzle(tile.rows), swizzle(tile.columns)
-    numbers = tile.constants() | {"DR": str(dr), "GR": str(gr), "DC": str(dc), "GC": str(gc)}
-    text = HOST.replace("@TILE@", tensor_source._TILE)
-    for key, value in numbers.items():
+    text = (_WARP + _TILE).replace("@TILE@", tensor_source._PLACE + tensor_source._TILE)
+    for key, value in tile.constants().items():
         text = text.replace(f"@{key}@", value)
     return text
+
+
+def run_on_host(text: str, folder) -> tuple[int, int]:
+    """Points that the program compares, and how many are wrong."""
+    (folder / "warp.cpp").write_text(text)
+    command = ["g++", "-std=c++20", "-O1", "-w", "-pthread", "-o", str(folder / "warp"), str(folder / "warp.cpp")]
+    subprocess.run(command, check=True)
+    found = subprocess.run([str(folder / "warp")], check=True, capture_output=True, text=True)
+    points, wrong = map(int, found.stdout.split())
+    return points, wrong
 
 
 @needs_host_compiler
@@ -131,12 +202,18 @@ def host_text(tile: Mma) -> str:
 @pytest.mark.parametrize("name", TILES)
 def test_every_accumulator_is_the_product_of_its_point(name, tmp_path):
     tile = TILES[name]
-    (tmp_path / "warp.cpp").write_text(host_text(tile))
-    command = ["g++", "-std=c++20", "-O1", "-w", "-pthread", "-o", str(tmp_path / "warp"), str(tmp_path / "warp.cpp")]
-    subprocess.run(command, check=True)
-    found = subprocess.run([str(tmp_path / "warp")], check=True, capture_output=True, text=True)
-    points, wrong = map(int, found.stdout.split())
-    assert points == tile.rows * tile.columns and wrong == 0
+    assert run_on_host(host_text(tile), tmp_path) == (tile.rows * tile.columns, 0)
+
+
+@needs_host_compiler
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FLASHES)
+def test_scores_and_weighted_values_of_a_warp_are_those_of_their_points(name, tmp_path):
+    flash = FLASHES[name]
+    text = _WARP + _FLASH.replace("@TEXT@", tensor_source._PLACE + flash.library[0] + flash.text)
+    for key in ("sub", "inner", "head", "name"):
+        text = text.replace(f"@{key.upper()}@", str(getattr(flash, key)))
+    assert run_on_host(text, tmp_path) == (16 * (flash.sub + flash.head), 0)
 
 
 def test_the_text_has_what_its_tiles_need_and_no_more():
@@ -145,6 +222,8 @@ def test_the_text_has_what_its_tiles_need_and_no_more():
     text = device_text(TILES.values(), [0, 1, 1])
     assert text.count('extern "C" __device__ void copies_wait1()') == 1 and "pack_bf16" in text
     assert all(text.count(f"void {tile.name}(") == 1 for tile in TILES.values())
+    text = device_text(FLASHES.values(), [0])
+    assert text.count("void scores_f16_") == 2 and text.count("struct f16_pair") == 1 and "products" not in text
 
 
 @pytest.mark.parametrize(("width", "wanted"), [(8, (8, 1)), (16, (4, 2)), (32, (2, 4)), (64, (1, 8)), (96, (2, 4)),

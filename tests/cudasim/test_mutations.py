@@ -53,8 +53,8 @@ def swap(pattern: str, replacement: str):
         ("contractions", r"\+= fa\[r\] \* y", "+= fa[r] * y + f32(0.01)"),  # the products
         ("contractions", r"and ki < end:", "and ki < end - u32(1):"),  # the last step of the reduced axis
         ("contractions", r"buf = u32\(u32\(1\) - buf\)", "buf = u32(2) - buf"),  # a buffer outside shared memory
-        ("attention", r"total = total \* shrink\n", "pass\n"),  # the rescaling of an online softmax
-        ("attention", r"acc\[d\] = acc\[d\] \* shrink", "pass"),
+        ("attention", r"total\[r\] \* shrink\n", "total[r]\n"),  # the rescaling of an online softmax
+        ("attention", r"if ni < end:", "if ni < end + u32(1):"),  # a tail mask: a key behind the last one
         ("windows", r"i(\d) \+ t(\d) >= u32\(1\)", r"i\1 + t\2 >= u32(2)"),  # the padding of a window
     ],
 )
@@ -73,6 +73,10 @@ def test_one_wrong_line_fails(document_of, case, pattern, replacement):
         ("tensor_prologue_split", r"and ki < end:", "and ki < end - u32(1):"),  # the last element of a chunk of k
         ("tensor_batch_bf16", r"if mi < u32\(40\) and", "if mi < u32(39) and"),  # a tail mask of the result
         ("tensor_few_rows", r"acc\[q\] = f32\(0\)", "acc[q] = f32(1)"),  # the identity of the sum
+        ("attention_split", r"acc\[d\] = acc\[d\] \* shrink", "pass"),  # the rescaling of a result
+        ("flash_causal", r"r \* 2 \+ d % 2\] \* shrink", "r * 2 + d % 2]"),
+        ("flash_causal", r"ci // u32\(8\) \^ w", "ci // u32(8) ^ u32(1) ^ w"),  # the permutation of chunks
+        ("flash_causal", r"at % u32\(2\)", "u32(0)"),  # the step that is filled
         ("row_bf16_in_shared", r">> u32\(16\)\)\n", ">> u32(17))\n"),  # the bits of a held element
     ],
 )
@@ -97,9 +101,7 @@ def test_the_step_exits_with_the_failing_group(document_of, monkeypatch):
     def wrong(document, graph):
         planned, made = real(document, graph)
         text = swap(r"a(\d)\[p\] = ", r"a\1[p ^ u32(1)] = ")(made.text)
-        return planned, GeneratedPlan(
-            text=text, kernels=made.kernels, refused=made.refused, workspaces=made.workspaces
-        )
+        return planned, GeneratedPlan(text=text, kernels=made.kernels, refused=made.refused, workspaces=made.workspaces)
 
     monkeypatch.setattr(ladder, "simulated_plan", wrong)
     found = ladder.validate_plan(document_of("movement"), "cudasim")

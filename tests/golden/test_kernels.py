@@ -14,6 +14,7 @@ from fusesolve.importers.native import parse_native
 FUNCTIONS = (
     r"k\d+(_\d+)?|g\d+|run|by_host|erf|rsqrt(32|64)|float_bits|bits_float"
     r"|k\d+_\d+_\d+|where|address|copy16|copies_\w+|pack_b?f16|places|strip|stand_in|products|declared"
+    r"|row_slots|warp_places|no_queries|(scores|weighted)(_stand_in)?"
 )
 FOLDER = Path(__file__).parent / "kernels"
 
@@ -83,6 +84,16 @@ GOLDEN = {
     ),
     "attention_split": (
         ["q: f32[2,5,8]", "k: f32[2,40,8]", "v: f32[2,40,8]"],
+        ["s = matmul(q, k; transpose_b=1)", "p = softmax(s; axis=2)", "o = matmul(p, v)"], "attention",
+        {"tile_m": 16, "tile_n": 64, "split": 2, "mode": 1},
+    ),
+    "flash_causal": (
+        ["q: f16[2,40,24]", "k: f16[2,70,24]", "v: f16[2,70,40]", "mask: f16[40,70]"],
+        ["s = matmul(q, k; transpose_b=1)", "c = mul(s, 0.125)", "m = add(c, mask)", "p = softmax(m; axis=2)",
+         "o = matmul(p, v)"], "attention", {"tile_m": 64, "tile_n": 64, "split": 1, "mode": 1},
+    ),
+    "flash_split_bf16": (
+        ["q: bf16[2,5,32]", "k: bf16[2,200,32]", "v: bf16[2,200,32]"],
         ["s = matmul(q, k; transpose_b=1)", "p = softmax(s; axis=2)", "o = matmul(p, v)"], "attention",
         {"tile_m": 16, "tile_n": 64, "split": 2, "mode": 1},
     ),

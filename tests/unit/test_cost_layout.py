@@ -8,7 +8,7 @@ from fusesolve.candidates.program import build_program
 from fusesolve.candidates.space import inspect_group
 from fusesolve.cost.gpu.features import Fit, plateau
 from fusesolve.cost.gpu.fitted import FITTED
-from fusesolve.cost.gpu.layout import attention_bytes, fold_bytes, gemm_bytes
+from fusesolve.cost.gpu.layout import attention_bytes, flash_bytes, flash_keys, fold_bytes, gemm_bytes
 from fusesolve.group import FusionGroup
 from tests.cudasim.graphs import native_graph
 
@@ -28,6 +28,11 @@ def test_strips_of_a_contraction_and_of_attention():
     assert gemm_bytes(128, 128, 64, 3, 2) == 3 * 256 * 64 * 2  # 96 KiB: three stages of both strips
     assert gemm_bytes(64, 32, 8, 2, 4) == 6144
     assert attention_bytes(64, 128, 40, 80, 2) == 2 * (64 * 40 + 128 * 120)
+    sizes = [column(128, 64, 16), column(128, 32, 64), column(40), column(80)]
+    operands = [2 * (128 * 48 + 128 * 128), 2 * (64 * 48 + 32 * 128), 2 * (16 * 48 + 64 * 128)]  # rows of 48 and 80
+    results = [4 * 128 * 82, 4 * 64 * 82, 4 * 64 * 82]  # four warps at least, a maximum and a sum a row
+    assert flash_bytes(*sizes).tolist() == [[max(pair) for pair in zip(operands, results, strict=True)]]
+    assert flash_keys(column(128, 64, 32, 16, 16), column(128, 32, 64, 64, 128)).tolist() == [[32, 16, 16, 16, 16]]
 
 
 def test_demand_is_bent_at_the_plateau():

@@ -12,7 +12,7 @@ from fusesolve.cost.gpu import terms as t
 from fusesolve.cost.gpu.contraction import peak_rate
 from fusesolve.cost.gpu.device import Device
 from fusesolve.cost.gpu.fitted import FITTED
-from fusesolve.cost.gpu.layout import attention_bytes
+from fusesolve.cost.gpu.layout import attention_bytes, flash_bytes
 from fusesolve.cost.table import Array, Columns, Flags
 
 TILES = ((16, 64), (16, 128), (32, 64), (64, 32), (64, 64), (64, 128), (128, 64), (128, 128), (192, 128))
@@ -45,10 +45,12 @@ def evaluate(device: Device, w: Columns, tile: Columns, *, library: bool) -> tup
     tiles = np.ceil(w["m"] / apart / queries)
     threads = np.where(queries >= 64, 2.0 * queries, 128.0)
     made = _library_made(w, tile, threads, head) if library else _made(device, w, tile, threads)
-    width = (inner, head) if library else (w["k"], w["head"])
+    size = (queries, keys, inner, head) if library else (queries, keys, w["k"], w["head"])
+    shared = attention_bytes(*size, w["operand_bytes"])
+    shared = shared if library else np.where(_flash(w), flash_bytes(*size), shared)
     res = t.resources(
         device, w, demand=made[0], threads=threads, blocks=tiles * apart * w["batch"] * tile["split"],
-        shared=attention_bytes(queries, keys, *width, w["operand_bytes"]), code=made[1],
+        shared=shared, code=made[1],
         dram_bytes=w["read_bytes"] + w["write_bytes"],
     )  # fmt: skip
     wrong = (w["linear_tail"] < 1) & (tile["mode"] < 2) | (tile["split"] > 1) & (tile["mode"] > 1)
@@ -62,11 +64,20 @@ def evaluate(device: Device, w: Columns, tile: Columns, *, library: bool) -> tup
     return res, t.overhead_terms(device, res) | found
 
 
+def _flash(w: Columns) -> Flags:
+    """Which rows the generated kernel computes on the tensor pipe: operands of one 16-bit type."""
+    found: Flags = (w["operand_bytes"] == 2) & (w["tensor_rate"] >= 0)
+    return found
+
+
 def _made(device: Device, w: Columns, tile: Columns, threads: Array) -> tuple[Array, Array]:
     """Register demand and code bytes of the generated kernel."""
+    registers = features.attention_registers(w, tile, threads, device.newer)
+    flash = features.flash_registers(w, tile, device.newer)
+    code, flash_code = features.attention_code(w, tile, threads), features.flash_code(w, tile)
     return (
-        FITTED["attention_registers"].of(features.attention_registers(w, tile, threads, device.newer)),
-        FITTED["attention_code"].of(features.attention_code(w, tile, threads)),
+        np.where(_flash(w), FITTED["flash_registers"].of(flash), FITTED["attention_registers"].of(registers)),
+        np.where(_flash(w), FITTED["flash_code"].of(flash_code), FITTED["attention_code"].of(code)),
     )
 
 

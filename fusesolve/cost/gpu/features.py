@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from fusesolve.cost.gpu.layout import FLASH_HELD, FLASH_ROWS, flash_keys, flash_width
 from fusesolve.cost.table import HELD_IN_REGISTERS, HELD_IN_SHARED, Array, Columns
 
 Features: TypeAlias = Mapping[str, Array]
@@ -174,7 +175,7 @@ def gemm_code(w: Columns, tile: Columns, threads: Array) -> Features:
 
 
 def attention_registers(w: Columns, tile: Columns, threads: Array, newer: float) -> Features:
-    """Attention: the result's columns, scores, and what is behind."""
+    """Attention on the FMA pipe: the result's columns, scores, and what is behind."""
     head = np.maximum(w["head"], 1.0)
     one = np.ones_like(threads) * np.ones_like(head)
     return {
@@ -185,7 +186,7 @@ def attention_registers(w: Columns, tile: Columns, threads: Array, newer: float)
 
 
 def attention_code(w: Columns, tile: Columns, threads: Array) -> Features:
-    """Attention."""
+    """Attention on the FMA pipe."""
     head = np.maximum(w["head"], 1.0)
     inner = np.maximum(w["k"], 1.0)
     one = np.ones_like(threads) * np.ones_like(head)
@@ -195,4 +196,33 @@ def attention_code(w: Columns, tile: Columns, threads: Array) -> Features:
         "one": one, "head": head * one, "inner": inner * one, "result": result, "scores": scores,
         "between": scores * w["instructions"], "behind": w["instructions"] * result, "body": w["instructions"] * one,
         "parts": w["index_parts"] * one, "split": np.where(tile["split"] > 1, one, 0.0), "once": w["once"] * one,
+    }  # fmt: skip
+
+
+def flash_registers(w: Columns, tile: Columns, newer: float) -> Features:
+    """Attention on the tensor pipe: results (16 rows of a warp), queries that are held, scores, what is between."""
+    one = np.ones_like(tile["tile_m"]) * np.ones_like(w["head"])
+    keys = flash_keys(tile["tile_m"], tile["tile_n"])
+    head, inner = flash_width(w["head"]), flash_width(w["k"])
+    return {
+        "one": one, "head": head * one, "held": np.where(inner <= FLASH_HELD, inner, 0.0) * one,
+        "wide": np.maximum(head - 128.0, 0.0) * one, "scores": keys * one, "both": keys * head / 64.0,
+        "newer": newer * one, "live": w["live"] * one,
+        "parts": w["index_parts"] * one, "ends": np.where(w["n"] % tile["tile_n"] > 0, one, 0.0),
+        "joined": np.where(tile["tile_m"] < FLASH_ROWS, one, 0.0), "split": np.where(tile["split"] > 1, one, 0.0),
+    }  # fmt: skip
+
+
+def flash_code(w: Columns, tile: Columns) -> Features:
+    """Attention on the tensor pipe: products, and what is computed once a score."""
+    one = np.ones_like(tile["tile_m"]) * np.ones_like(w["head"])
+    keys = flash_keys(tile["tile_m"], tile["tile_n"])
+    head, inner = flash_width(w["head"]), flash_width(w["k"])
+    return {
+        "one": one, "head": head * one, "inner": inner * one, "products": keys * (head + inner) / 16.0,
+        "scores": keys * one, "between": keys * w["instructions"], "loads": keys * (w["full_reads"] + w["row_reads"]),
+        "parts": w["index_parts"] * one, "parts_each": keys * w["index_parts"], "once": w["once"] * one,
+        "ends": np.where(w["n"] % tile["tile_n"] > 0, keys * one, 0.0),
+        "joined": np.where(tile["tile_m"] < FLASH_ROWS, one, 0.0), "split": np.where(tile["split"] > 1, one, 0.0),
+        "in_front": np.where(w["side_work"] > 0, one, 0.0),
     }  # fmt: skip

@@ -85,4 +85,19 @@ FITTED: Mapping[str, Fit] = {
             "head": 108.08, "once": 183.98,
         },
     ),
+    "flash_registers": Fit(
+        knee=None, rows=36, error=0.034,
+        weights={
+            "one": 20.05, "head": 0.08, "held": 0.259, "wide": 0.714, "scores": -0.99,
+            "both": 1.571, "newer": 3.253, "live": 7.582, "parts": -5.018, "ends": -9.676,
+            "joined": 12.574, "split": -1.248,
+        },
+    ),
+    "flash_code": Fit(
+        knee=None, rows=36, error=0.028,
+        weights={
+            "head": 18.01, "inner": 11.15, "products": 18.54, "between": 1.54, "loads": 6.15,
+            "parts": 603.62, "once": 70.46, "ends": 56.38, "joined": 3562.44, "in_front": 1239.39,
+        },
+    ),
 }

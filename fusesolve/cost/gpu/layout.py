@@ -15,6 +15,10 @@ WARP = 32
 FMA_STEP = 8  # elements of a k-step on the FMA pipe
 FMA_BUFFERS = 2  # operand strips in shared memory: one is read while the other is filled
 STEP_BYTES = 128  # bytes of a k-step of one operand row on the tensor pipe
+FRAGMENT = 16  # rows of an mma fragment, and its elements along the reduced axis
+FLASH_ROWS = 64  # rows of results that the four warps of the smallest block of attention have
+FLASH_HELD = 128  # elements of a query row up to which a warp keeps its queries in registers
+FLASH_KEYS = 32  # keys of a warp and step of attention at most: 16 registers of scores
 STAGES_MAX = 4  # k-steps in flight on the tensor pipe
 
 
@@ -41,3 +45,27 @@ def gemm_bytes(tile_m: Number, tile_n: Number, step: Number, stages: Number, ite
 def attention_bytes(queries: Number, keys: Number, inner: Number, head: Number, item: Number) -> Number:
     """Shared bytes of an attention: a tile of queries, and a tile of keys with its values."""
     return item * (queries * inner + keys * (inner + head))
+
+
+def flash_width(width: Number) -> Number:
+    """Elements of a row of queries, keys or values in shared memory on the tensor pipe: whole fragments."""
+    return -(-width // FRAGMENT) * FRAGMENT
+
+
+def flash_keys(queries: Array, keys: Array) -> Array:
+    """Keys of a warp and step: half its share of the tile, so that two steps fit, within 16 and `FLASH_KEYS`.
+
+    Warps have 16 query rows; four warps or more share the rows, and the keys of a step where rows are fewer.
+    """
+    across = np.maximum(FLASH_ROWS / queries, 1.0)
+    return np.clip(keys / across / 2.0, FRAGMENT, FLASH_KEYS)
+
+
+def flash_bytes(queries: Array, keys: Array, inner: Array, head: Array) -> Array:
+    """Shared bytes of an attention on the tensor pipe, operands of 16 bits.
+
+    The results of all warps, 64 rows or more with a maximum and a sum each, take the place of the operands at the end.
+    """
+    strips = attention_bytes(queries, keys, flash_width(inner), flash_width(head), np.full_like(queries, 2.0))
+    sums = 4.0 * np.maximum(queries, FLASH_ROWS) * (flash_width(head) + 2.0)
+    return np.maximum(strips, sums)
