@@ -215,12 +215,17 @@ def fit_registers(columns: Mapping[str, Array], wanted: Array, *, bent: bool) ->
     bounds = ([-np.inf] * matrix.shape[1] + [32.5], [np.inf] * matrix.shape[1] + [48.0])
     found = least_squares(misses, start, loss="soft_l1", f_scale=0.5, bounds=bounds).x
     error = float(np.median(np.abs(predicted(found) - wanted) / wanted))
-    weights = {name: round(float(value), 3) for name, value in zip(columns, found, strict=False)}
+    seen = np.any(matrix != 0.0, axis=0)  # a feature that no row has keeps an arbitrary weight: it gets none
+    weights = {name: round(float(value), 3) for name, value, known in zip(columns, found, seen, strict=False) if known}
     return Fit(weights=weights, knee=round(float(found[-1]), 2) if bent else None, rows=len(wanted), error=error)
 
 
 def fit_code(columns: Mapping[str, Array], wanted: Array) -> Fit:
-    """Non-negative weights, least squares of the relative error, a few rounds of down-weighting what is far off."""
+    """Non-negative weights, least squares of the relative error, a few rounds of down-weighting what is far off.
+
+    Code is a multiple of 128 bytes and a prediction is rounded up to one: half of that is taken off what was compiled.
+    """
+    wanted = np.maximum(wanted - 64.0, 256.0)
     matrix = np.stack(list(columns.values()), axis=1) / wanted[:, None]
     weight = np.ones(len(wanted))
     for _ in range(6):

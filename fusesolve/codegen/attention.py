@@ -5,6 +5,7 @@ softmax of M. Milakov and N. Gimelshein, 2018, arXiv:1805.02867; results of seve
 same rule. What lies between the exponential and the second contraction is linear in it and is applied to the sum.
 """
 
+from abc import ABC, abstractmethod
 from contextlib import ExitStack
 from dataclasses import dataclass
 from math import prod
@@ -101,7 +102,7 @@ class Merge:
     out: str
 
 
-class Attention:
+class Attention(ABC):
     """Writes one attention group; `main` is the pipe's own kernel."""
 
     def __init__(self, task: Task) -> None:
@@ -140,9 +141,9 @@ class Attention:
         space = Workspace(size=self.split * rows * (2 + self.head), kind="f32")
         return self.main(space), self._joined()
 
+    @abstractmethod
     def main(self, space: Workspace | None) -> EmittedKernel:
         """The kernel that walks the keys; with `space`, a block leaves maxima, sums and results of its part there."""
-        raise NotImplementedError
 
     @property
     def tiles(self) -> int:

@@ -48,6 +48,7 @@ class EmittedKernel:
     tensor_tiles: tuple[Piece, ...] = ()
     tensor_waits: tuple[int, ...] = ()
     parts: tuple["EmittedKernel", ...] = ()
+    vectors: bool = False  # whether it loads or stores vectors
 
     def text(self, name: str) -> str:
         """The function's source with its decorator, behind those of its parts."""
@@ -125,6 +126,7 @@ class TaskSource(KernelSource):
         self.workspace = "w0" if workspace else None
         self.tensor_tiles: list[Piece] = []
         self.tensor_waits: list[int] = []
+        self.vectors = False
         self.arena = 0  # bytes of the launch's shared memory that a part of it has taken
         self.starts: dict[str, int] = {}  # first element of each of its arrays there
 
@@ -164,7 +166,7 @@ class TaskSource(KernelSource):
         return EmittedKernel(
             names=names, arguments=storages, body=tuple(self.lines), blocks=max(1, blocks), threads=threads,
             shared=max(shared, self.arena), workspace=workspace, tensor_tiles=tuple(self.tensor_tiles),
-            tensor_waits=tuple(self.tensor_waits),
+            tensor_waits=tuple(self.tensor_waits), vectors=self.vectors,
         )  # fmt: skip
 
     def unravel(self, flat: str, order: Sequence[int], place: int, depth: int) -> None:

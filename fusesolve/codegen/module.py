@@ -10,7 +10,7 @@ from fusesolve import __version__
 from fusesolve.candidates.program import Program
 from fusesolve.codegen.kernel import EmittedKernel, Workspace
 from fusesolve.codegen.planned import PlannedKernel, PlannedProgram
-from fusesolve.codegen.preamble import PREAMBLE, PREAMBLE_BF16
+from fusesolve.codegen.preamble import PREAMBLE, PREAMBLE_BF16, PREAMBLE_VECTORS
 from fusesolve.codegen.scalars import UnsupportedError
 from fusesolve.codegen.templates import emit_group
 from fusesolve.codegen.tensor_source import tensor_preamble
@@ -83,6 +83,7 @@ class _File:
         return [
             f'"""Kernels of a plan, written by fusesolve {__version__}. run(inputs) executes the plan."""\n',
             PREAMBLE + (PREAMBLE_BF16 if DType.BF16 in types else ""),
+            *([PREAMBLE_VECTORS] if any(item.vectors for item in emitted) else []),
             *([tensor_preamble(tiles, waits)] if tiles else []),
             *(self._kernel(item, group) for group in self.planned.kernels for item in self.kernels.get(group.id, ())),
         ]

@@ -42,4 +42,5 @@ def pack_parts(
         shared=max(part.shared for part in parts), parts=tuple(parts),
         tensor_tiles=tuple(tile for part in parts for tile in part.tensor_tiles),
         tensor_waits=tuple(count for part in parts for count in part.tensor_waits),
+        vectors=any(part.vectors for part in parts),
     )  # fmt: skip

@@ -1,22 +1,33 @@
-"""Pointwise and movement kernels: each thread computes `per_thread` points, one block of threads apart."""
+"""Pointwise and movement kernels: a thread computes `per_thread` points.
+
+They are neighbours where whole vectors can be moved, points of a tile in shared memory where arrays lie two ways, else
+one block of threads apart.
+"""
 
 from collections.abc import Callable
 from math import prod
 
 from fusesolve.codegen.kernel import INDEX_LIMIT, EmittedKernel, Task, TaskSource, ceil_div, kernel_order
 from fusesolve.codegen.scalars import UnsupportedError
+from fusesolve.codegen.staged import staged_kernel
+from fusesolve.codegen.vectors import vector_kernel
 
 
 def emit_pointwise(task: Task) -> tuple[EmittedKernel, ...]:
     """The one kernel of a pointwise or movement group."""
     order = kernel_order(task.program, task.nest)
-    source = task.source()
+    threads, per_thread = task.tile("threads", 128), task.tile("per_thread", 1)
 
-    def body() -> None:
+    def body(source: TaskSource) -> None:
         for storage in task.kernel.writes:
             source.write_at(storage, frozenset(order))
 
-    return (over_points(source, order, task.tile("threads", 128), task.tile("per_thread", 1), body),)
+    found = vector_kernel(task, order, threads, per_thread, body)
+    found = found or staged_kernel(task, order, threads, per_thread, body)
+    if found is None:
+        source = task.source()
+        found = over_points(source, order, threads, per_thread, lambda: body(source))
+    return (found,)
 
 
 def over_points(

@@ -62,3 +62,75 @@ else:
 
     float_bits, bits_float = libdevice.float_as_int, libdevice.int_as_float
 '''
+
+PREAMBLE_VECTORS = '''
+if SIMULATED:
+
+    def loads(count):
+        return lambda array, index: array[int(index) : int(index) + count]
+
+    def stores(count):
+        def store(array, index, values):
+            array[int(index) : int(index) + count] = values
+
+        return store
+else:
+    from llvmlite import ir
+    from numba.cuda import types
+    from numba.cuda.extending import intrinsic
+
+    def word_of(builder, array, data, index, count):
+        size = array.dtype.bitwidth
+        word = ir.IntType(max(size, min(32, size * count)))
+        words = ir.VectorType(word, size * count // word.width)
+        return builder.bitcast(builder.gep(data, [index]), words.as_pointer(data.type.addrspace)), size, word, words
+
+    def loads(count):
+        """An intrinsic: `count` aligned neighbours in one access, as a tuple; narrow ones are cut out of words."""
+
+        @intrinsic
+        def load(context, array, index):
+            def code(context, builder, signature, args):
+                data = context.make_array(signature.args[0])(context, builder, args[0]).data
+                at, size, word, words = word_of(builder, array, data, args[1], count)
+                found = builder.load(at, align=size * count // 8)
+                parts, model = [], context.data_model_manager[array.dtype]
+                for n in range(count):
+                    part = builder.extract_element(found, ir.Constant(ir.IntType(32), n * size // word.width))
+                    if size < word.width:
+                        part = builder.lshr(part, ir.Constant(word, n * size % word.width))
+                        part = builder.trunc(part, ir.IntType(size))
+                    parts.append(model.from_data(builder, builder.bitcast(part, model.get_data_type())))
+                return context.make_tuple(builder, signature.return_type, parts)
+
+            return types.UniTuple(array.dtype, count)(array, types.uint32), code
+
+        return load
+
+    def stores(count):
+        """An intrinsic: a tuple of `count` values into aligned neighbours in one access."""
+
+        @intrinsic
+        def store(context, array, index, values):
+            def code(context, builder, signature, args):
+                data = context.make_array(signature.args[0])(context, builder, args[0]).data
+                at, size, word, words = word_of(builder, array, data, args[1], count)
+                found, model = ir.Constant(words, None), context.data_model_manager[array.dtype]
+                joined = ir.Constant(word, 0)
+                for n in range(count):
+                    part = model.as_data(builder, builder.extract_value(args[2], n))
+                    part = builder.bitcast(part, ir.IntType(size))
+                    if size < word.width:
+                        part = builder.shl(builder.zext(part, word), ir.Constant(word, n * size % word.width))
+                        part = joined = part if n * size % word.width == 0 else builder.or_(joined, part)
+                    found = builder.insert_element(found, part, ir.Constant(ir.IntType(32), n * size // word.width))
+                builder.store(found, at, align=size * count // 8)
+                return context.get_dummy_value()
+
+            return types.void(array, types.uint32, types.UniTuple(array.dtype, count)), code
+
+        return store
+
+load2, load4, load8, load16 = map(loads, (2, 4, 8, 16))
+store2, store4, store8, store16 = map(stores, (2, 4, 8, 16))
+'''

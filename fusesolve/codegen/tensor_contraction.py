@@ -20,8 +20,6 @@ SUMS_PAD = 8  # f32 elements behind each row of the tile's sums
 UNROLLED_COPIES = 8  # copies of a thread and step that are written one behind the other
 
 
-
-
 class TensorGemm(Gemm):
     """Writes one contraction on the tensor pipe."""
 

@@ -77,6 +77,8 @@ def test_one_wrong_line_fails(document_of, case, pattern, replacement):
         ("flash_causal", r"r \* 2 \+ d % 2\] \* shrink", "r * 2 + d % 2]"),
         ("flash_causal", r"ci // u32\(8\) \^ w", "ci // u32(8) ^ u32(1) ^ w"),  # the permutation of chunks
         ("flash_causal", r"at % u32\(2\)", "u32(0)"),  # the step that is filled
+        ("pointwise_vectors", r"if pb < u32\(360\)", "if pb < u32(352)"),  # the last vector
+        ("pointwise_staged", r"y \* u32\(33\) \+ x\]", "x * u32(33) + y]"),  # the turn of a tile
         ("row_bf16_in_shared", r">> u32\(16\)\)\n", ">> u32(17))\n"),  # the bits of a held element
     ],
 )

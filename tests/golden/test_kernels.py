@@ -14,7 +14,7 @@ from fusesolve.importers.native import parse_native
 FUNCTIONS = (
     r"k\d+(_\d+)?|g\d+|run|by_host|erf|rsqrt(32|64)|float_bits|bits_float"
     r"|k\d+_\d+_\d+|where|address|copy16|copies_\w+|pack_b?f16|places|strip|stand_in|products|declared"
-    r"|row_slots|warp_places|no_queries|(scores|weighted)(_stand_in)?"
+    r"|loads?|stores?|code|word_of|row_slots|warp_places|no_queries|(scores|weighted)(_stand_in)?"
 )
 FOLDER = Path(__file__).parent / "kernels"
 
@@ -23,6 +23,15 @@ GOLDEN = {
     "pointwise_broadcast": (
         ["x: f16[6,40]", "y: f16[40]"], ["a = add(x, y)", "b = tanh(a)"], "pointwise",
         {"threads": 128, "per_thread": 2},
+    ),
+    "pointwise_vectors": (
+        ["x: bf16[9,40]", "y: bf16[40]", "z: f32[9,1]"], ["a = add(x, y)", "b = cast(a; to=f32)", "c = mul(b, z)",
+         "d = cast(c; to=bf16)"], "pointwise",
+        {"threads": 32, "per_thread": 8},
+    ),
+    "pointwise_staged": (
+        ["x: f16[33,2,20]", "y: f32[2,20,33]"], ["t = transpose(x; perm=1-2-0)", "r = add(t, y)"], "pointwise",
+        {"threads": 256, "per_thread": 4},
     ),
     "movement_concat_transpose": (
         ["x: f32[4,6]", "y: f32[4,2]"], ["c = concat(x, y; axis=1)", "t = transpose(c; perm=1-0)"], "movement",

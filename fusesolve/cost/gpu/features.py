@@ -67,6 +67,7 @@ def point_registers(w: Columns, tile: Columns, newer: float) -> Features:
         "eight_wide": free * wide * np.where(each == 8, 1.0, 0.0), "newer_free": newer * free * many,
         "newer_doubled": newer * free * doubled, "reads": free * np.minimum(each, 4.0) * w["full_reads"],
         "doubled_bound": (1.0 - free) * doubled, "double": w["double"] * each,
+        "staged": w["staged"] * np.ones_like(each),
     }  # fmt: skip
 
 
@@ -79,7 +80,7 @@ def point_code(w: Columns, tile: Columns) -> Features:
         "one": np.ones_like(each), "body": w["instructions"] * each, "once": w["once"], "moved": moved * each,
         "row_reads": w["row_reads"] * each, "arrays": _arrays(w), "parts": w["index_parts"],
         "parts_each": w["index_parts"] * each, "narrow": np.where(w["element_bytes"] < 4, moved * each, 0.0),
-        "ends": ends * each,
+        "ends": ends * each, "staged": w["staged"] * each,
     }  # fmt: skip
 
 

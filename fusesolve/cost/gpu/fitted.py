@@ -9,19 +9,19 @@ from fusesolve.cost.gpu.features import Fit
 
 FITTED: Mapping[str, Fit] = {
     "point_registers": Fit(
-        knee=38.44, rows=327, error=0.084,
+        knee=47.42, rows=354, error=0.095,
         weights={
-            "one": 7.966, "arrays": -0.649, "live": 1.318, "scratch": 0.349, "newer": 3.266,
-            "called": -2.156, "branches": 1.767, "window": 19.895, "parts": 0.162, "free": 3.338,
-            "doubled": 1.749, "doubled_wide": 1.644, "eight": -1.599, "eight_wide": -2.397, "newer_free": -2.869,
-            "newer_doubled": 1.564, "reads": 0.311, "doubled_bound": 2.474,
+            "one": 6.781, "arrays": -0.564, "live": 1.308, "scratch": 2.845, "newer": 2.563,
+            "called": -8.345, "branches": -2.4, "window": 15.656, "parts": 0.543, "free": -3.372,
+            "doubled": 3.187, "doubled_wide": 0.363, "eight": 4.119, "eight_wide": -2.559, "newer_free": -1.725,
+            "newer_doubled": 0.053, "reads": 0.515, "doubled_bound": 3.83, "staged": 6.231,
         },
     ),
     "point_code": Fit(
-        knee=None, rows=327, error=0.107,
+        knee=None, rows=354, error=0.098,
         weights={
-            "one": 213.07, "body": 16.51, "once": 14.46, "moved": 40.05, "row_reads": 63.09,
-            "arrays": 36.98, "parts": 12.87, "parts_each": 11.1, "narrow": 19.5,
+            "one": 212.92, "body": 15.16, "once": 16.48, "moved": 3.08, "row_reads": 2.99,
+            "arrays": 47.98, "parts": 28.68, "narrow": 15.99, "ends": 31.25, "staged": 197.95,
         },
     ),
     "row_registers": Fit(
@@ -46,8 +46,8 @@ FITTED: Mapping[str, Fit] = {
         knee=None, rows=44, error=0.059,
         weights={
             "one": 71.244, "points": 0.192, "side": 3.915, "behind": -2.492, "scratch": 0.309,
-            "newer": 5.66, "parts": -2.046, "split": 1.24, "double": 190384.954, "in_front": -11.762,
-            "strips": -4.55, "rows": 7.506,
+            "newer": 5.66, "parts": -2.046, "split": 1.24, "in_front": -11.762, "strips": -4.55,
+            "rows": 7.506,
         },
     ),
     "fma_code": Fit(
@@ -61,8 +61,8 @@ FITTED: Mapping[str, Fit] = {
         knee=None, rows=130, error=0.019,
         weights={
             "one": 50.045, "points": 0.434, "side": 6.219, "behind": 1.111, "scratch": 0.26,
-            "newer": 0.019, "parts": 0.17, "split": 1.142, "double": -2492.395, "in_front": -0.816,
-            "strips": -0.7, "few": -2.942, "rows": -1.009,
+            "newer": 0.019, "parts": 0.17, "split": 1.142, "in_front": -0.816, "strips": -0.7,
+            "few": -2.942, "rows": -1.009,
         },
     ),
     "tensor_code": Fit(

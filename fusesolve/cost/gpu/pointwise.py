@@ -6,11 +6,11 @@ from fusesolve.cost.gpu import features
 from fusesolve.cost.gpu import terms as t
 from fusesolve.cost.gpu.device import Device
 from fusesolve.cost.gpu.fitted import FITTED
+from fusesolve.cost.gpu.layout import STAGING_SIDE, STAGING_TILE
 from fusesolve.cost.table import Array, Columns
 
 THREADS = (128, 256, 512)
 PER_THREAD = (1, 2, 4, 8)
-STAGING_TILE = 33 * 32  # elements: a 32 x 32 tile padded by one column, so that columns hit different banks
 
 
 def tilings() -> dict[str, Array]:
@@ -32,6 +32,8 @@ def evaluate(device: Device, w: Columns, tile: Columns) -> tuple[dict[str, Array
         threads=tile["threads"], blocks=blocks, shared=shared,
         code=FITTED["point_code"].of(features.point_code(w, tile)), dram_bytes=dram,
     )  # fmt: skip
+    partial = (w["staged"] > 0) & (tile["threads"] * tile["per_thread"] != STAGING_SIDE**2)  # a block has one tile
+    res["missing_blocks"] = np.where(partial, 1.0, res["missing_blocks"])
     slots = device.units * np.maximum(res["resident"], 1.0)
     found = t.stream_terms(device, w)
     index_work = 5.0 * points * (w["full_reads"] + w["full_writes"] + w["row_reads"]) / np.maximum(vector, 1.0)
