@@ -110,7 +110,7 @@ def test_the_planner_gets_what_the_options_say(cli, planner, tmp_path):
         "bind": {"batch": 8}, "strict": True, "as_dtype": "f16", "strategy": "greedy", "time_limit": 5.0,
         "work_limit": 2.0, "workers": 1, "seed": 3, "together": (("a", "b"),), "apart": (("c", "d"),),
         "recompute": False, "max_memory": 2**30, "max_kernels": 9, "launch": "graph", "implementation": "library",
-        "simulate": "events", "streams": 2, "verify": "none", "objective": ("latency", "kernels"),
+        "simulate": "events", "streams": 2, "verify": "none", "objective": ("latency", "kernels"), "store": None,
     }  # fmt: skip
 
 
