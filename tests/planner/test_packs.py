@@ -172,6 +172,9 @@ def test_a_product_that_a_library_does_best_is_packed_as_its_generated_twin():
     best, generated = plan(source, "h100"), plan(source, "h100", implementation="generated")
     assert [group.template for group in best.groups] == ["packed"]
     assert best.objective_ns == generated.objective_ns
+    tilings = best.groups[0].part_tilings  # those of the generated kernels, which are what is written
+    assert tilings == generated.groups[0].part_tilings
+    assert best.groups[0].tiling["threads"] == max(max(32, t["tile_m"] * t["tile_n"] // 64) for t in tilings)
     assert [group.implementation for group in plan(source, "h100", implementation="library").groups] == ["library"] * 2
 
 
