@@ -17,6 +17,7 @@ from fusesolve.cost.table import RESOURCES, TERMS, TILING, Allowed, Array, Colum
 from fusesolve.hardware import HardwareProfile
 
 LOOK_UP_CODE = 192.0  # code bytes per part: compare the block's number, set up its arguments
+LOOK_UP_CYCLES = 10.0  # per part before the block's own: a compare and a branch that wait for each other (an estimate)
 PIPES = ("fma", "alu", "sfu", "tensor")
 
 
@@ -39,8 +40,10 @@ def price_packs(
     part_res = {name: column(prices.resources, name) for name in RESOURCES}
     res = _resources(device, part_res, present)
     found = _terms(device, part_terms, part_res, res, present)
-    whole = np.where(present, prices.latency[rows], 0.0)
-    latency = np.maximum(_combine(found, options.without), whole.max(axis=1))
+    look_up = LOOK_UP_CYCLES * (present.sum(axis=1) - 1) / device.clock
+    found["code"] = found["code"] + look_up
+    whole = np.where(present, prices.latency[rows], 0.0).max(axis=1) + (0.0 if "code" in options.without else look_up)
+    latency = np.maximum(_combine(found, options.without), whole)
     latency = np.where(allowed(res), latency, np.inf)
     zero = np.zeros(len(parts))
     return Prices(
