@@ -1,15 +1,16 @@
 """Ragged arrays: many short lists of integers as two flat arrays, for what would be millions of tuples."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, TypeVar, overload
+from typing import Protocol, Self, TypeAlias, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 Ints: TypeAlias = NDArray[np.int64]
 Item = TypeVar("Item")
+Table = TypeVar("Table", bound="Taken", covariant=True)
 _SEED = 20_240_229
 
 
@@ -87,25 +88,6 @@ class Repeated:
         return Repeated(self.rows.take(rows), self.items)
 
 
-@dataclass(frozen=True, slots=True)
-class Spot:
-    """Positions that lie in one block of several: those among the ones asked for, and their place and row in it."""
-
-    block: int
-    asked: Ints
-    place: Ints
-    row: Ints
-
-
-def find_spots(positions: Ints, starts: Ints, rows: Sequence[int]) -> Iterator[Spot]:
-    """Positions counted over blocks, block b from `starts[b]` on with `rows[b]` rows at each place, by block."""
-    block = np.searchsorted(starts, positions, side="right") - 1
-    for number in np.unique(block).tolist():
-        asked = np.nonzero(block == number)[0]
-        place, row = np.divmod(positions[asked] - starts[number], max(rows[number], 1))
-        yield Spot(number, asked, place, row)
-
-
 class Lazy(Sequence[Item], ABC):
     """A sequence kept as columns of arrays, which makes an item when it is asked for; a slice is of the same kind."""
 
@@ -134,6 +116,46 @@ class Lazy(Sequence[Item], ABC):
 
     def __iter__(self) -> Iterator[Item]:
         return (self.item(place) for place in range(len(self)))
+
+
+class Taken(Protocol):
+    """A table of rows."""
+
+    def take(self, rows: Ints) -> Self:
+        """The rows at these positions."""
+
+
+class Block(Protocol[Table]):
+    """The same rows at many places."""
+
+    @property
+    def places(self) -> int:
+        """Number of places."""
+
+    def __len__(self) -> int:
+        """Number of rows at each place."""
+
+    def take(self, place: Ints, row: Ints) -> Table:
+        """Rows `row[i]` at places `place[i]`."""
+
+
+def starts_of(blocks: Sequence[Block[Taken]]) -> Ints:
+    """Position of the first row of each block, rows of a place together; last, the number of rows of all blocks."""
+    return np.cumsum([0, *(block.places * len(block) for block in blocks)], dtype=np.int64)
+
+
+def take_across(
+    blocks: Sequence[Block[Table]], starts: Ints, positions: Ints, stacked: Callable[[Sequence[Table]], Table]
+) -> Table:
+    """Rows at positions over all blocks, in this order; `starts` from `starts_of`, `stacked` puts tables together."""
+    number = np.searchsorted(starts, positions, side="right") - 1
+    parts, asked = [], []
+    for index in np.unique(number).tolist():
+        asked.append(np.nonzero(number == index)[0])
+        place, row = np.divmod(positions[asked[-1]] - starts[index], max(len(blocks[index]), 1))
+        parts.append(blocks[index].take(place, row))
+    table = stacked(parts)
+    return table if len(parts) < 2 else table.take(np.argsort(np.concatenate(asked)))
 
 
 def random_keys(size: int, salt: int = 0) -> NDArray[np.uint64]:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusesolve.candidates.encoding import Encoder, Place
-from fusesolve.ragged import Ints, Lazy, Ragged, Repeated, find_spots, ragged, stack
+from fusesolve.ragged import Ints, Lazy, Ragged, Repeated, ragged, stack, starts_of, take_across
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +90,9 @@ class KernelBlock:
     full: NDArray[np.bool_]
     unique: Ints
 
+    def __len__(self) -> int:
+        return len(self.full)
+
     @property
     def places(self) -> int:
         """Number of places."""
@@ -128,11 +131,7 @@ class KernelBlocks(Lazy[Kernel]):
 
     def take(self, rows: Ints) -> KernelTable:
         """The kernels at these positions, as a table."""
-        spots = list(find_spots(rows, self.starts, [len(block.full) for block in self.blocks]))
-        table = stack_tables([self.blocks[spot.block].take(spot.place, spot.row) for spot in spots])
-        if len(spots) < 2:
-            return table
-        return table.take(np.argsort(np.concatenate([spot.asked for spot in spots])))
+        return take_across(self.blocks, self.starts, rows, stack_tables)
 
     def whole(self) -> KernelTable:
         """All kernels as a table."""
@@ -186,9 +185,8 @@ def _parts_within(block: KernelBlock, group: Ints) -> Iterator[KernelTable]:
 
 def make_blocks(blocks: Sequence[KernelBlock]) -> KernelBlocks:
     """Blocks in this order, those without kernels left out."""
-    kept = tuple(block for block in blocks if len(block.full))
-    sizes = [block.places * len(block.full) for block in kept]
-    return KernelBlocks(kept, np.cumsum([0, *sizes], dtype=np.int64))
+    kept = tuple(block for block in blocks if len(block))
+    return KernelBlocks(kept, starts_of(kept))
 
 
 def stack_tables(parts: Sequence[KernelTable]) -> KernelTable:

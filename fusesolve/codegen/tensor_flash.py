@@ -8,7 +8,7 @@ second product, so that weights never leave the registers.
 
 from dataclasses import dataclass
 
-from fusesolve.codegen.tensor_source import Function, swizzle
+from fusesolve.codegen.tensor_source import Function, fill_in, swizzle
 from fusesolve.cost.gpu.layout import FLASH_HELD
 
 _LIBRARY = r"""
@@ -151,14 +151,10 @@ class Flash:
     def text(self) -> str:
         """C++ of its functions."""
         (di, gi), (dh, gh) = swizzle(self.inner), swizzle(self.head)
-        numbers = {
+        return fill_in(_FUNCTIONS, {
             "NAME": self.name, "KIND": self.kind, "SUB": self.sub, "INNER": self.inner, "HEAD": self.head,
             "HELD": int(self.inner <= FLASH_HELD), "DI": di, "GI": gi, "DH": dh, "GH": gh,
-        }  # fmt: skip
-        text = _FUNCTIONS
-        for key, value in numbers.items():
-            text = text.replace(f"@{key}@", str(value))
-        return text
+        })  # fmt: skip
 
     @property
     def simulated(self) -> str:

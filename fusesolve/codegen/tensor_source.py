@@ -6,7 +6,7 @@ nor a copy meets a bank twice. A warp's tile is `blocks_r` x 16 by `blocks_c` x 
 is the one that the PTX ISA gives for mma.m16n8k16, so that the Numba kernel knows which point each of them is.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import gcd
 from typing import Protocol
@@ -74,17 +74,6 @@ class Mma:
         order = "".join("k" if inner else "o" for inner in (self.inner_r, self.inner_c))
         return f"mma_{self.kind}_{self.rows}x{self.columns}_{self.warps}x{self.blocks_r}x{self.blocks_c}_{order}"
 
-    def constants(self) -> dict[str, str]:
-        """What the C++ text leaves open."""
-        return {
-            "NAME": self.name, "KIND": self.kind, "BR": str(self.blocks_r), "BC": str(self.blocks_c),
-            "WARPS": str(self.warps), "ROWS": str(self.rows), "COLUMNS": str(self.columns),
-            "INNER_R": str(int(self.inner_r)), "INNER_C": str(int(self.inner_c)),
-        } | {
-            key: str(value)
-            for key, value in zip(("DR", "GR", "DC", "GC"), (*swizzle(self.rows), *swizzle(self.columns)), strict=True)
-        }  # fmt: skip
-
     @property
     def library(self) -> tuple[str, ...]:
         """The products of any tile."""
@@ -93,10 +82,12 @@ class Mma:
     @property
     def text(self) -> str:
         """Its device function."""
-        text = _FUNCTION
-        for key, value in self.constants().items():
-            text = text.replace(f"@{key}@", value)
-        return text
+        (dr, gr), (dc, gc) = swizzle(self.rows), swizzle(self.columns)
+        return fill_in(_FUNCTION, {
+            "NAME": self.name, "KIND": self.kind, "BR": self.blocks_r, "BC": self.blocks_c, "WARPS": self.warps,
+            "ROWS": self.rows, "COLUMNS": self.columns, "INNER_R": int(self.inner_r), "INNER_C": int(self.inner_c),
+            "DR": dr, "GR": gr, "DC": dc, "GC": gc,
+        })  # fmt: skip
 
     @property
     def simulated(self) -> str:
@@ -108,6 +99,13 @@ class Mma:
         """Its device function."""
         numbers = (self.rows, self.columns, self.warps, self.blocks_r, self.blocks_c, self.inner_r, self.inner_c)
         return (Function(self.name, "sums, bits, bits", f"stand_in({', '.join((self.kind, *map(str, numbers)))})"),)
+
+
+def fill_in(text: str, values: Mapping[str, str | int]) -> str:
+    """C++ text with `@KEY@` replaced by the value of each key."""
+    for key, value in values.items():
+        text = text.replace(f"@{key}@", str(value))
+    return text
 
 
 def swizzle(width: int) -> tuple[int, int]:

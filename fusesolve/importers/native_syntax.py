@@ -28,7 +28,6 @@ _RESERVED = frozenset({"true", "false", "inf", "nan"})
 
 # A dimension or an attribute before symbols are bound: a number or an expression in dimension names.
 Dim: TypeAlias = int | str
-RawAttr: TypeAlias = AttrValue | tuple[Dim, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

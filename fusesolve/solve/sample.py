@@ -45,7 +45,7 @@ class Sample:
     def counts(self) -> Ints:
         """How many columns each row of `table` stands for."""
         parts = [
-            np.repeat(np.bincount(kinds, minlength=len(first)), len(block.cost))
+            np.repeat(np.bincount(kinds, minlength=len(first)), len(block))
             for kinds, first, block in zip(self.kinds, self.first, self.blocks.blocks, strict=True)
         ]
         return np.concatenate([np.zeros(0, dtype=np.int64), *parts])
@@ -68,7 +68,7 @@ def take_sample(blocks: ColumnBlocks, look: Look) -> Sample:
         found, chosen = _kinds(block, look)
         kinds.append(found)
         first.append(chosen)
-        size = len(block.cost)
+        size = len(block)
         tables.append(
             block.take(np.repeat(chosen, size), np.tile(np.arange(size, dtype=np.int64), len(chosen)))
         )
@@ -147,7 +147,7 @@ def check_blocks(problem: PartitionProblem, blocks: ColumnBlocks) -> None:
         for rows, size in zip((block.members, block.reads, block.writes), sizes, strict=True):
             named = rows.items[:, np.unique(rows.rows.items)]
             if named.size and not 0 <= named.min() <= named.max() < size:
-                raise InternalError(f"a block of {len(block.cost)} columns names an item outside 0..{size - 1}")
+                raise InternalError(f"a block of {len(block)} columns names an item outside 0..{size - 1}")
     check_table(problem, take_sample(blocks, _look_of_makers(np.array(problem.producer, dtype=np.int64))).table)
 
 

@@ -191,7 +191,7 @@ def _strike(sure: NDArray[np.bool_], sample: Sample, number: int, pairs: Pairs, 
         value = pairs.value[entry.pair]
         fed = _holds(part.members, entry.column, producer[value], len(pairs.by_op))
         fed |= _holds(part.reads, entry.column, value, len(pairs.by_value))
-        kind = (rows[entry.column[~fed]] - own.start) // max(len(block.cost), 1)
+        kind = (rows[entry.column[~fed]] - own.start) // max(len(block), 1)
         bad = np.unique(np.stack((kind, entry.pair[~fed])), axis=1)
         for this in np.unique(bad[0]).tolist():
             pair = bad[1][bad[0] == this]

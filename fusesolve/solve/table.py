@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusesolve.errors import InternalError
-from fusesolve.ragged import Ints, Lazy, Ragged, Repeated, find_spots, ragged, stack
+from fusesolve.ragged import Ints, Lazy, Ragged, Repeated, ragged, stack, starts_of, take_across
 from fusesolve.solve.problem import COST_LIMIT, TIE_LIMIT, Column, PartitionProblem, column_fault
 
 
@@ -108,6 +108,9 @@ class ColumnBlock:
     full: NDArray[np.bool_]
     tie: Ints | None = None
 
+    def __len__(self) -> int:
+        return len(self.cost)
+
     @property
     def places(self) -> int:
         """Number of places."""
@@ -142,11 +145,7 @@ class ColumnBlocks(Lazy[Column]):
 
     def take(self, rows: Ints) -> ColumnTable:
         """The columns at these positions, as a table."""
-        spots = list(find_spots(rows, self.starts, [len(block.cost) for block in self.blocks]))
-        table = stack_tables([self.blocks[spot.block].take(spot.place, spot.row) for spot in spots])
-        if len(spots) < 2:
-            return table
-        return table.take(np.argsort(np.concatenate([spot.asked for spot in spots])))
+        return take_across(self.blocks, self.starts, rows, stack_tables)
 
 
 def repeat_columns(
@@ -172,7 +171,7 @@ def _made_here(rows: Repeated, value: NDArray[np.int32]) -> Repeated:
 
 def make_blocks(blocks: Sequence[ColumnBlock]) -> ColumnBlocks:
     """Blocks in this order."""
-    return ColumnBlocks(tuple(blocks), np.cumsum([0, *(b.places * len(b.cost) for b in blocks)], dtype=np.int64))
+    return ColumnBlocks(tuple(blocks), starts_of(blocks))
 
 
 def blocks_of(problem: PartitionProblem) -> ColumnBlocks:

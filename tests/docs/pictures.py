@@ -90,9 +90,14 @@ def draw_table(shown: str) -> bytes:
             _label_axis(panel, axis, rows)
         handles, names = left.get_legend_handles_labels()
         figure.legend(handles, names, loc="outside lower center", ncols=len(names), frameon=False)
-        stream = BytesIO()
-        source = f"drawn from the table with SHA-256 {sha256(shown.encode()).hexdigest()}"
-        figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None, "Description": source})
+        return svg_bytes(figure, f"drawn from the table with SHA-256 {sha256(shown.encode()).hexdigest()}")
+
+
+def svg_bytes(figure: Any, source: str) -> bytes:
+    """The SVG of a figure that says what it was drawn from; the same figure gives the same bytes."""
+    stream = BytesIO()
+    metadata = {"Date": None, "Creator": None, "Description": source}
+    figure.savefig(stream, format="svg", dpi=110, metadata=metadata)
     return stream.getvalue()
 
 

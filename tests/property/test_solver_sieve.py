@@ -1,6 +1,7 @@
 """The sieve of large problems, on small ones: its prices bound every plan, and what it keeps holds the optimum."""
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +16,7 @@ from fusesolve.solve.control import Control
 from fusesolve.solve.exhaustive import search_exhaustive
 from fusesolve.solve.instance import find_necessary as find_necessary_exactly
 from fusesolve.solve.instance import prepare_instance
-from fusesolve.solve.problem import Limits
+from fusesolve.solve.problem import Column, Limits
 from fusesolve.solve.sample import check_blocks, take_sample
 from fusesolve.solve.sift import find_necessary, find_pairs, make_sieve
 from fusesolve.solve.table import ColumnBlock, ColumnBlocks, blocks_of, check_table, make_blocks, table_of
@@ -35,10 +36,15 @@ def repeated(problem: PartitionProblem, times: int) -> PartitionProblem:
                     cost=column.cost, tie=column.tie, full=column.full,
                 )
             )  # fmt: skip
+    return side_by_side(problem, times, tuple(columns))
+
+
+def side_by_side(part: PartitionProblem, times: int, columns: Sequence[Column]) -> PartitionProblem:
+    """The operators and values of a problem `times` over, with these columns."""
     return PartitionProblem(
-        n_ops=n_ops * times, n_values=n_values * times, columns=tuple(columns), recompute=problem.recompute,
-        required=frozenset(value + turn * n_values for turn in range(times) for value in problem.required),
-        producer=tuple(op + turn * n_ops for turn in range(times) for op in problem.producer),
+        n_ops=part.n_ops * times, n_values=part.n_values * times, columns=columns, recompute=part.recompute,
+        required=frozenset(value + turn * part.n_values for turn in range(times) for value in part.required),
+        producer=tuple(op + turn * part.n_ops for turn in range(times) for op in part.producer),
     )  # fmt: skip
 
 
@@ -86,12 +92,7 @@ def chained(part: PartitionProblem, times: int) -> PartitionProblem:
             Repeated(members, ops), Repeated(rows, values), Repeated(writes, values), cost, full, tie
         )
 
-    return PartitionProblem(
-        n_ops=n_ops * times, n_values=n_values * times, recompute=part.recompute,
-        columns=make_blocks([block(reads, 0, 1), block(linked, 1, times)]),
-        required=frozenset(value + turn * n_values for turn in range(times) for value in part.required),
-        producer=tuple(op + turn * n_ops for turn in range(times) for op in part.producer),
-    )  # fmt: skip
+    return side_by_side(part, times, make_blocks([block(reads, 0, 1), block(linked, 1, times)]))
 
 
 @pytest.mark.parametrize("recompute", [False, True])

@@ -10,22 +10,19 @@ import jsonschema
 import pytest
 import yaml
 
-from fusesolve.cli import main
 from fusesolve.schema import load_schema
 
 
 @pytest.fixture
-def run(capsys):
+def run(call):
     """Run a command that is expected to work; returns what it printed on stdout."""
 
-    def call(*argv):
-        capsys.readouterr()
-        code = main([str(item) for item in argv])
-        out, err = capsys.readouterr()
+    def worked(*argv):
+        code, out, err = call(*argv)
         assert code == 0, err
         return out
 
-    return call
+    return worked
 
 
 def test_a_plan_is_a_valid_document_that_adds_up(run):

@@ -14,7 +14,6 @@ from fusesolve.codegen.source import Source
 from fusesolve.graph import DType, TensorType
 from fusesolve.importers.native import parse_native
 from fusesolve.validate.ladder import generate_plan
-from tests.unit.test_validate_cli import call  # noqa: F401  a fixture
 
 
 def planned_of(inputs, ops, outputs, **options):
@@ -131,7 +130,7 @@ def test_scopes_forget():
     assert source.lines == ["    if x:", "        pass"]
 
 
-def test_the_command_writes_both_files(call, tmp_path):  # noqa: F811  the fixture
+def test_the_command_writes_both_files(call, tmp_path):
     code, out, err = call("codegen", "softmax", "--hw", "a100", "-o", tmp_path / "new" / "folder")
     assert code == 0 and "1 of 1 groups have kernels" in out and "wrote" in err
     text = (tmp_path / "new" / "folder" / "kernels.py").read_text()
@@ -140,7 +139,7 @@ def test_the_command_writes_both_files(call, tmp_path):  # noqa: F811  the fixtu
     assert code == 0
 
 
-def test_a_file_in_the_way_is_refused(call, tmp_path):  # noqa: F811  the fixture
+def test_a_file_in_the_way_is_refused(call, tmp_path):
     path = tmp_path / "kernels"
     path.write_text("")
     code, _, err = call("codegen", "softmax", "--hw", "a100", "-o", path)

@@ -5,7 +5,6 @@ import json
 import jsonschema
 import pytest
 
-from fusesolve.cli import main
 from fusesolve.cli.compare import parse_strategies
 from fusesolve.comparison import Comparison, IllegalGroup, Row, compare, compare_planning
 from fusesolve.errors import InputError, NoPlanError
@@ -16,15 +15,8 @@ from tests.unit.policy_graphs import SOFTMAX, planning_of
 
 
 @pytest.fixture
-def run(capsys):
+def run(call):
     """Run a command; its exit code, stdout and stderr."""
-
-    def call(*argv):
-        capsys.readouterr()
-        code = main([str(item) for item in argv])
-        out, err = capsys.readouterr()
-        return code, out, err
-
     return call
 
 

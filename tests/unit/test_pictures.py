@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 
 import jsonschema
 import pytest
+from playwright.sync_api import sync_playwright
 
 import fusesolve
 from fusesolve.cli import main
@@ -313,11 +314,8 @@ def study_pages(folder):
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine: install chromium to run this test")
-@pytest.mark.skipif(importlib.util.find_spec("playwright") is None, reason="playwright is not installed")
 def test_a_browser_shows_the_pages_without_an_error(block, tmp_path):
     """Every kind of page, and those of the studies' own commands, by day and by night."""
-    from playwright.sync_api import sync_playwright
-
     pages = {
         "plan": (plan_page(*block), 3), "compare": (compare_page(COMPARED), 1), "sweep": (sweep_page(SWEEP), 2),
         "validation": (validation_page(VALIDATED), 1), "thresholds": (thresholds_page(THRESHOLDS), 1),

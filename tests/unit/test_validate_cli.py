@@ -4,18 +4,7 @@ import json
 
 import pytest
 
-from fusesolve.cli import main
 from tests.unit.test_validate_reference import CHAIN
-
-
-@pytest.fixture
-def call(capsys):
-    def run_command(*arguments):
-        capsys.readouterr()
-        code = main([str(item) for item in arguments])
-        return code, *capsys.readouterr()
-
-    return run_command
 
 
 @pytest.fixture

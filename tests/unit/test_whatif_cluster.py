@@ -1,6 +1,5 @@
 """A sweep on a Dask cluster of two workers, one of which is killed in the middle: nothing lost, nothing doubled."""
 
-import importlib.util
 import json
 import subprocess
 import sys
@@ -10,10 +9,6 @@ import pytest
 
 from fusesolve.errors import InputError
 from fusesolve.whatif.executors import Resources, execute
-
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("distributed") is None, reason="needs the extra dask: pip install 'fusesolve[dask]'"
-)
 
 PROGRAM = """
 import json, os, signal, sys

@@ -1,12 +1,12 @@
 """Questions: thresholds with a crossing known by hand, searches, sensitivities."""
 
 import json
+from functools import partial
 
 import jsonschema
 import pytest
 
 from fusesolve import plan
-from fusesolve.cli import main
 from fusesolve.errors import InputError, NoPlanError
 from fusesolve.hardware_yaml import load_profile, profile_from_definition
 from fusesolve.importers import load_graph
@@ -228,17 +228,11 @@ def test_a_step_that_the_profile_forbids_goes_down(sensitivity):
 
 
 @pytest.fixture
-def run(capsys, tmp_path, monkeypatch):
+def run(call, tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "160")  # test runners set it
     (tmp_path / "adds.yaml").write_text(ADDS)
 
-    def call(*argv):
-        capsys.readouterr()
-        code = main(["whatif", str(tmp_path / "adds.yaml"), "--hw", "h100", "--workers", "1", *argv])
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
+    return partial(call, "whatif", tmp_path / "adds.yaml", "--hw", "h100", "--workers", "1")
 
 
 def test_the_command_shows_thresholds(run):

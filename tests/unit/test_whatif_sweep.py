@@ -4,13 +4,13 @@ import csv
 import io
 import json
 import signal
+from functools import partial
 
 import jsonschema
 import pytest
 from pyarrow import parquet
 
 from fusesolve import plan
-from fusesolve.cli import main
 from fusesolve.errors import InputError, NoPlanError
 from fusesolve.hardware_yaml import load_profile
 from fusesolve.importers import load_graph
@@ -204,14 +204,8 @@ def test_durations_are_for_people():
 
 
 @pytest.fixture
-def run(capsys):
-    def call(*argv):
-        capsys.readouterr()
-        code = main(["whatif", *map(str, argv)])
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
+def run(call):
+    return partial(call, "whatif")
 
 
 def test_the_command_writes_csv_json_and_parquet(run, tmp_path):

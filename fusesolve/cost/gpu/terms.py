@@ -18,7 +18,6 @@ REST_OF_PIPES = 0.15  # share of the lesser pipes' time that the greatest one do
 ARGUMENT_BYTES = 56  # a 1-D array argument of a Numba kernel (7 fields of 8 bytes)
 LEAST_REGISTERS = 8.0
 LEAST_CODE = 384.0  # bytes
-LOAD_CODE = 18.7  # code bytes per load or store instruction
 INSTRUCTION_CODE = 16.5  # code bytes per instruction of the body
 
 
