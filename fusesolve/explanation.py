@@ -15,6 +15,7 @@ from fusesolve.pipeline import Planning, PlanOptions, begin
 from fusesolve.pipeline.columns import ColumnSet, find_operators
 from fusesolve.pipeline.conflicts import refuse_together
 from fusesolve.pipeline.options import Bindings, Report
+from fusesolve.ragged import choose
 from fusesolve.solve import SolveResult
 
 FORMAT = "fusesolve-explanation/1"
@@ -110,7 +111,7 @@ class _Solved:
 def _solved_or_none(columns: ColumnSet, result: SolveResult) -> _Solved | None:
     if result.objective is None:
         return None
-    return _Solved(tuple(columns.kernels[i] for i in result.selected), result.objective)
+    return _Solved(choose(columns.kernels, result.selected), result.objective)
 
 
 def _solved(columns: ColumnSet, result: SolveResult) -> _Solved:

@@ -118,6 +118,13 @@ class Lazy(Sequence[Item], ABC):
         return (self.item(place) for place in range(len(self)))
 
 
+def choose(items: Sequence[Item], places: Sequence[int]) -> tuple[Item, ...]:
+    """The items at these positions; those of a `Lazy` sequence are made all at once."""
+    if isinstance(items, Lazy):
+        return tuple(items.take(np.array(places, dtype=np.int64)))
+    return tuple(items[place] for place in places)
+
+
 class Taken(Protocol):
     """A table of rows."""
 

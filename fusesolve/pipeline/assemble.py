@@ -22,6 +22,7 @@ from fusesolve.pipeline.planning import Planning
 from fusesolve.pipeline.streams import Scheduled
 from fusesolve.pipeline.timing import peak_of_schedule, simulate_order
 from fusesolve.plan import GraphRecord, HardwareRecord, Plan, PlannedGroup, SpaceRecord
+from fusesolve.ragged import choose
 from fusesolve.solve import SolveResult, Status
 
 MODEL_ERROR = 0.10  # a gain below this share of the unfused time is within the simulator's error
@@ -33,9 +34,9 @@ def assemble(
     """The plan of a solved problem; `kernels[i]` is the kernel of column i. `scheduled`: it is on several streams."""
     program = planning.priced.space.program
     result = result if scheduled is None else scheduled.result
-    order = [kernels[i] for i in result.selected]
+    order = choose(kernels, result.selected)
     columns, unfused = planning.unfused
-    alone = [columns.kernels[i] for i in unfused.selected]
+    alone = choose(columns.kernels, unfused.selected)
     exists = result.objective is not None
     groups = assemble_groups(planning, order, scheduled) if exists else ()
     unfused_ns = unfused.objective

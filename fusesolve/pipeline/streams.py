@@ -15,6 +15,7 @@ from fusesolve.group import TEMPLATES
 from fusesolve.pipeline.columns import ColumnSet
 from fusesolve.pipeline.planning import Planning
 from fusesolve.pipeline.timing import wait_for
+from fusesolve.ragged import choose
 from fusesolve.solve import Limits, SolveResult, Status, solve
 from fusesolve.solve.chain import longest_chain
 from fusesolve.solve.schedule import solve_schedule
@@ -92,7 +93,7 @@ def _finish(chosen: Sequence[int], found: ScheduleResult, result: SolveResult, b
 def _schedule(
     planning: Planning, needs: _Needs, columns: ColumnSet, chosen: Sequence[int], streams: int
 ) -> ScheduleResult:
-    kernels = [columns.kernels[i] for i in chosen]
+    kernels = choose(columns.kernels, chosen)
     wanted = [needs.of(kernel) for kernel in kernels]
     tasks = tuple(
         Task(duration=need.time_ns, lead=need.launch_ns, demand=need.held, after=after)

@@ -1,8 +1,10 @@
 """The solver-free checker: recomputes everything a result claims, from the problem alone."""
 
 from collections import Counter
+from collections.abc import Mapping
 
-from fusesolve.solve.problem import PartitionProblem, SolveResult, Status
+from fusesolve.ragged import choose
+from fusesolve.solve.problem import Column, PartitionProblem, SolveResult, Status
 
 
 def check_solution(problem: PartitionProblem, result: SolveResult) -> list[str]:
@@ -13,24 +15,25 @@ def check_solution(problem: PartitionProblem, result: SolveResult) -> list[str]:
     prove.
     """
     if not result.selected:
-        return _claim_faults(problem, result)
+        return _claim_faults(problem, result, {})
     bad = [index for index in result.selected if not 0 <= index < len(problem.columns)]
     if bad:
         return [f"selected columns {bad[:5]} do not exist (there are {len(problem.columns)})"]
+    columns = dict(zip(result.selected, choose(problem.columns, result.selected), strict=True))
     faults = [f"column {i} is selected {n} times" for i, n in Counter(result.selected).items() if n > 1]
-    faults += _order_faults(problem, result.selected)
+    faults += _order_faults(problem, result.selected, columns)
     if not problem.recompute:
-        faults += _cover_faults(problem, result.selected)
+        faults += _cover_faults(problem, result.selected, columns)
     if problem.max_kernels is not None and len(result.selected) > problem.max_kernels:
         faults.append(f"{len(result.selected)} kernels are selected, the limit is {problem.max_kernels}")
     if problem.max_live is not None and not faults:
-        faults += _memory_faults(problem, result.selected, problem.max_live)
-    return faults + _claim_faults(problem, result)
+        faults += _memory_faults(problem, [columns[i] for i in result.selected], problem.max_live)
+    return faults + _claim_faults(problem, result, columns)
 
 
-def _memory_faults(problem: PartitionProblem, selected: tuple[int, ...], limit: int) -> list[str]:
+def _memory_faults(problem: PartitionProblem, selected: list[Column], limit: int) -> list[str]:
     """Bytes live at each step, by definition: values first touched by then and touched then or later."""
-    touched = [{*problem.columns[i].reads, *problem.columns[i].writes} for i in selected]
+    touched = [{*column.reads, *column.writes} for column in selected]
     faults = []
     for step in range(len(touched)):
         before = set().union(*touched[: step + 1])
@@ -41,11 +44,11 @@ def _memory_faults(problem: PartitionProblem, selected: tuple[int, ...], limit: 
     return faults
 
 
-def _order_faults(problem: PartitionProblem, selected: tuple[int, ...]) -> list[str]:
+def _order_faults(problem: PartitionProblem, selected: tuple[int, ...], columns: Mapping[int, Column]) -> list[str]:
     faults = []
     written: set[int] = set()
     for place, index in enumerate(selected):
-        column = problem.columns[index]
+        column = columns[index]
         missing = [value for value in column.reads if value not in written]
         if missing:
             faults.append(f"kernel {place} (column {index}) reads values {missing[:5]} before any kernel writes them")
@@ -56,24 +59,24 @@ def _order_faults(problem: PartitionProblem, selected: tuple[int, ...]) -> list[
     return faults
 
 
-def _cover_faults(problem: PartitionProblem, selected: tuple[int, ...]) -> list[str]:
-    times = Counter(op for index in selected for op in problem.columns[index].members)
+def _cover_faults(problem: PartitionProblem, selected: tuple[int, ...], columns: Mapping[int, Column]) -> list[str]:
+    times = Counter(op for index in selected for op in columns[index].members)
     wrong = [op for op in range(problem.n_ops) if times[op] != 1]
     faults = [f"operator {op} is in {times[op]} kernels, must be in one" for op in wrong]
-    partial = [index for index in selected if not problem.columns[index].full]
+    partial = [index for index in selected if not columns[index].full]
     if partial:
         faults.append(f"columns {partial[:5]} keep a value back and may not stand in an exact partition")
     return faults
 
 
-def _claim_faults(problem: PartitionProblem, result: SolveResult) -> list[str]:
+def _claim_faults(problem: PartitionProblem, result: SolveResult, columns: Mapping[int, Column]) -> list[str]:
     has_plan = result.status in (Status.OPTIMAL, Status.FEASIBLE)
     if has_plan != (result.objective is not None):
         return [f"status {result.status} with objective {result.objective}"]
     if not has_plan:
         return [f"status {result.status} with {len(result.selected)} columns"] if result.selected else []
     faults = []
-    total = sum(problem.columns[index].cost for index in result.selected)
+    total = sum(columns[index].cost for index in result.selected)
     if total != result.objective:
         faults.append(f"the objective is stated as {result.objective} ns, the selected columns cost {total} ns")
     if not result.selected and (problem.required or (problem.n_ops and not problem.recompute)):

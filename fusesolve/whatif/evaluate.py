@@ -18,6 +18,7 @@ from fusesolve.pipeline.columns import ColumnSet, by_source, make_problem
 from fusesolve.pipeline.options import PlanOptions
 from fusesolve.pipeline.planning import Clock, Planning, enumerate_space, price_planning
 from fusesolve.plan import partition_sha256
+from fusesolve.ragged import choose
 from fusesolve.solve import Shortlist, SolveResult, Status, start_shortlist
 from fusesolve.solve.order import order_columns
 from fusesolve.whatif.points import Block, Subject
@@ -86,7 +87,7 @@ class Bench:
         """What the best plan of the graph on `profile` is and costs."""
         planning = self.price(profile)
         columns, result = self.solve(planning)
-        order = tuple(columns.kernels[i] for i in result.selected)
+        order = choose(columns.kernels, result.selected)
         exists = result.objective is not None
         return Outcome(
             plan_sha256=self.hash_of(planning, order) if exists else None, status=result.status.value,

@@ -21,6 +21,7 @@ from fusesolve.hardware_yaml import NumberPath
 from fusesolve.pipeline.assemble import assemble
 from fusesolve.pipeline.planning import Planning
 from fusesolve.plan import Plan
+from fusesolve.ragged import choose
 from fusesolve.whatif.axes import Range
 from fusesolve.whatif.evaluate import Bench, cost_elsewhere
 from fusesolve.whatif.points import set_numbers
@@ -133,7 +134,7 @@ def bench_spot(bench: Bench, profile: HardwareProfile, value: float) -> Spot:
     """The bench's graph planned on `profile`, which has `value` at the number in question."""
     planning = bench.price(profile)
     columns, result = bench.solve(planning)
-    order = tuple(columns.kernels[i] for i in result.selected)
+    order = choose(columns.kernels, result.selected)
     return Spot(
         value=value, planning=planning, order=order, objective_ns=result.objective, home=planning,
         plan_sha256=None if result.objective is None else bench.hash_of(planning, order),
