@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from fusesolve import __version__
 from fusesolve.candidates.program import Program
 from fusesolve.codegen.kernel import EmittedKernel, Workspace
+from fusesolve.codegen.library import PREAMBLE_LIBRARY, REASON, product_calls
 from fusesolve.codegen.planned import PlannedKernel, PlannedProgram
 from fusesolve.codegen.preamble import PREAMBLE, PREAMBLE_BF16, PREAMBLE_VECTORS
 from fusesolve.codegen.scalars import UnsupportedError
@@ -27,7 +28,7 @@ class GeneratedKernel:
 
 @dataclass(frozen=True, kw_only=True)
 class GeneratedPlan:
-    """The file's text, the kernels of each group that has source, and why the other groups have none."""
+    """The file's text, the kernels of each group that has source, and why the other groups have none of their own."""
 
     text: str
     kernels: Mapping[int, tuple[GeneratedKernel, ...]]
@@ -36,14 +37,19 @@ class GeneratedPlan:
 
 
 def generate(planned: PlannedProgram, *, runs: bool = True) -> GeneratedPlan:
-    """Write the source of a plan. Groups without source (library calls, opaque operators) are left to the host.
+    """Write the source of a plan. Library calls go to the library; opaque operators are left to the host.
 
     `runs` False leaves out the launchers and `run`: kernels that are only compiled.
     """
     kernels: dict[int, tuple[GeneratedKernel, ...]] = {}
     refused: dict[int, str] = {}
+    calls: dict[int, list[str]] = {}
     for group in planned.kernels:
         try:
+            if group.implementation == "library":
+                calls[group.id] = product_calls(planned, group)
+                refused[group.id] = REASON
+                continue
             emitted = emit_group(planned.program, group)
         except UnsupportedError as error:
             refused[group.id] = str(error)
@@ -56,7 +62,7 @@ def generate(planned: PlannedProgram, *, runs: bool = True) -> GeneratedPlan:
         number: found for number, items in kernels.items() for item in items
         if (found := item.emitted.workspace) is not None
     }  # fmt: skip
-    file = _File(planned, kernels, refused, workspaces)
+    file = _File(planned, kernels, calls, workspaces)
     text = file.text() if runs else "\n\n".join(file.kernel_parts())
     return GeneratedPlan(text=text, kernels=kernels, refused=refused, workspaces=workspaces)
 
@@ -65,13 +71,13 @@ class _File:
     """Puts the parts of the file together."""
 
     def __init__(
-        self, planned: PlannedProgram, kernels: Mapping[int, Sequence[GeneratedKernel]], refused: Mapping[int, str],
-        workspaces: Mapping[int, Workspace],
+        self, planned: PlannedProgram, kernels: Mapping[int, Sequence[GeneratedKernel]],
+        calls: Mapping[int, Sequence[str]], workspaces: Mapping[int, Workspace],
     ) -> None:  # fmt: skip
         self.planned = planned
         self.program: Program = planned.program
         self.kernels = kernels
-        self.refused = refused
+        self.calls = calls
         self.workspaces = workspaces
 
     def kernel_parts(self) -> list[str]:
@@ -85,13 +91,18 @@ class _File:
             PREAMBLE + (PREAMBLE_BF16 if DType.BF16 in types else ""),
             *([PREAMBLE_VECTORS] if any(item.vectors for item in emitted) else []),
             *([tensor_preamble(tiles, waits)] if tiles else []),
+            *([PREAMBLE_LIBRARY] if self.calls else []),
             *(self._kernel(item, group) for group in self.planned.kernels for item in self.kernels.get(group.id, ())),
         ]
 
     def text(self) -> str:
         parts = [
             *self.kernel_parts(),
-            *(self._launcher(group) for group in self.planned.kernels if group.id in self.kernels),
+            *(
+                self._launcher(group)
+                for group in self.planned.kernels
+                if group.id in self.kernels or group.id in self.calls
+            ),
             self._table(),
             self._run(),
         ]
@@ -104,7 +115,7 @@ class _File:
         return f"{head}\n{emitted.text(item.name)}"
 
     def _launcher(self, group: PlannedKernel) -> str:
-        items = self.kernels[group.id]
+        items = self.kernels.get(group.id, ())
         names = [f"a{n}" for n in range(len(group.reads) + len(group.writes))]
         lines = [f"def g{group.id}({', '.join(names)}):"]
         space = self.workspaces.get(group.id)
@@ -114,6 +125,7 @@ class _File:
             emitted = item.emitted
             shape = f"{emitted.blocks}, {emitted.threads}" + (f", 0, {emitted.shared}" if emitted.shared else "")
             lines.append(f"    {item.name}[{shape}]({', '.join(emitted.names)})")
+        lines += [f"    {call}" for call in self.calls.get(group.id, ())]
         return "\n".join(lines) + "\n"
 
     def _table(self) -> str:
@@ -126,6 +138,7 @@ class _File:
         bases = in_place(self.program)
         for group in self.planned.kernels:
             launcher = f"g{group.id}" if group.id in self.kernels else "None"
+            launcher = f"g{group.id} if LIBRARY else None" if group.id in self.calls else launcher
             into = {s: f", {group.reads.index(bases[s])}" for s in group.writes if bases.get(s) in group.reads}
             reads, writes = self._slots(group.reads, {}), self._slots(group.writes, into)
             lines.append(f"    {group.id}: ({launcher}, {reads}, {writes}),")
@@ -164,7 +177,8 @@ class _File:
             if group.id in self.kernels:
                 lines.append(f"    g{group.id}({', '.join((*reads, *writes))})")
             else:
-                lines.append(f"    by_host(host, {group.id}, [{', '.join(reads)}], [{', '.join(writes)}])")
+                whose = "library_or_host" if group.id in self.calls else "by_host"
+                lines.append(f"    {whose}(host, {group.id}, [{', '.join(reads)}], [{', '.join(writes)}])")
         results = [self._result(name, names) for name in graph.outputs]
         lines.append(f"    return ({', '.join(results)}{',' if len(results) == 1 else ''})")
         return _BY_HOST + "\n\n" + "\n".join(lines) + "\n"
