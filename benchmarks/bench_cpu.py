@@ -24,6 +24,7 @@ from fusesolve.candidates.loops import build_nest
 from fusesolve.candidates.pricing import price_workloads
 from fusesolve.candidates.space import inspect_group
 from fusesolve.codegen.cpu.runtime import aligned, timed
+from fusesolve.codegen.cpu.threads import pinned
 from fusesolve.codegen.planned import PlannedKernel, PlannedProgram
 from fusesolve.cost.table import PriceOptions
 from fusesolve.graph import Graph
@@ -90,7 +91,8 @@ class Streams:
 
     def copy(self) -> float:
         """Bytes/s of STREAM's copy, read plus written."""
-        return 2 * 4 * STREAM / timed(lambda: stream_copy(*self.arrays), repeats=5).median
+        with pinned():
+            return 2 * 4 * STREAM / timed(lambda: stream_copy(*self.arrays), repeats=5).median
 
     @staticmethod
     def around() -> float:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     Array: TypeAlias = NDArray[Any]
 
+POISON = 0xFF  # a byte that no kernel writes (NaN in floats), so that a point left out shows
 EXTRA = "the extra cuda is missing (numba-cuda): install it with pip install 'fusesolve[cuda]'"
 
 
@@ -198,10 +199,10 @@ def simulate(path: Path, requests: IO[str]) -> None:
 
 
 def poisoned(size: int, kind: Any) -> "Array":
-    """A fresh result array full of bytes that no kernel writes (NaN in floats), so that a point left out shows."""
+    """A fresh result array full of `POISON`."""
     import numpy as np
 
-    return np.full(size * kind.itemsize, 0xFF, np.uint8).view(kind)
+    return np.full(size * kind.itemsize, POISON, np.uint8).view(kind)
 
 
 def compile_kernels(path: Path, requests: IO[str]) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fusesolve.codegen.cpu.module import CpuModule, generate_cpu
 from fusesolve.codegen.cpu.runtime import CpuKernelError, CpuRunner, Timing, aligned
 from fusesolve.codegen.planned import PlannedKernel, PlannedProgram
-from fusesolve.codegen.runtime import poisoned
+from fusesolve.codegen.runtime import POISON
 from fusesolve.ops.numpy_reference import numpy_dtype
 from fusesolve.validate.memory import KernelFaultError, ReferenceKernel
 from fusesolve.validate.parts import split_group
@@ -38,7 +38,7 @@ class CpuKernels:
         import numpy as np
 
         types = [self.planned.program.storage[s].type for s in kernel.writes]
-        writes = [poisoned(kind.size, numpy_dtype(kind.dtype)) for kind in types]
+        writes = [aligned(kind.size, numpy_dtype(kind.dtype), POISON) for kind in types]
         try:
             self.runner.run(kernel.id, [np.ascontiguousarray(read[s]).reshape(-1) for s in kernel.reads], writes)
         except CpuKernelError as error:

@@ -1,8 +1,10 @@
 """CPU kernels: every loop form against the reference, the polynomial functions against f64, times and splits."""
 
 import math
+import os
 
 import ml_dtypes
+import numba
 import numpy as np
 import pytest
 from scipy import special
@@ -10,7 +12,8 @@ from scipy import special
 from fusesolve import plan
 from fusesolve.candidates.program import build_program
 from fusesolve.codegen.cpu.module import CpuModule, generate_cpu
-from fusesolve.codegen.cpu.runtime import CpuKernelError, CpuRunner, timed
+from fusesolve.codegen.cpu.runtime import CpuKernelError, CpuRunner, aligned, timed
+from fusesolve.codegen.cpu.threads import pinned
 from fusesolve.importers.native import parse_native
 from fusesolve.reference import random_feeds
 from fusesolve.validate.cpu import CpuKernels
@@ -79,15 +82,33 @@ def test_every_loop_form_agrees_with_the_reference(kernels, name):
     assert good and row.ok is True, row.note
 
 
-@pytest.mark.parametrize("name", ["points", "softmax", "split"])
-def test_stores_around_the_caches_write_the_same(monkeypatch, name):
-    """Rows of odd lengths, so that most strips begin and end inside a block of 32 bytes; f32 and bf16."""
+@pytest.mark.parametrize(
+    ("name", "calls"),
+    [
+        ("points", {"put"}),  # one run: each strip begins where a block of 32 bytes does
+        ("softmax", {"stream", "ahead"}),  # rows of 515 bf16: strips begin and end inside a block
+        ("rows of blocks", {"put", "ahead"}),
+        ("split", set()),  # a number a row is no strip
+    ],
+)
+def test_stores_around_the_caches_write_the_same(monkeypatch, name, calls):
     monkeypatch.setattr("fusesolve.codegen.cpu.source.STREAMED", 0)
-    planned = whole(*CASES[name])
+    blocks = (["x: f32[9,520]"], ["e = softmax(x; axis=1)", "y = mul(e, 2.0)"], ["y"])
+    planned = whole(*(CASES | {"rows of blocks": blocks})[name])
     execute = CpuKernels(planned)
-    assert ("stream(" in execute.made.text.split("nogil=True")[1]) == (name != "split")  # a sum a row is no strip
+    written = execute.made.text.split("nogil=True")[1]
+    assert {call for call in ("put", "stream", "ahead") if f"{call}(a" in written} == calls
     row, good = judged(planned, execute, {})
     assert good, row.note
+
+
+def test_an_array_for_stores_around_the_caches_starts_at_a_block(monkeypatch):
+    """A vector store to another address would end the process."""
+    monkeypatch.setattr("fusesolve.codegen.cpu.source.STREAMED", 0)
+    planned = whole(["x: f32[64]"], ["y = relu(x)"], ["y"])
+    runner = CpuRunner(generate_cpu(planned.program, planned.kernels))
+    with pytest.raises(ValueError, match="multiple of 32 bytes"):
+        runner.run(0, [np.zeros(64, np.float32)], [aligned(72, np.dtype(np.float32))[1:65]])
 
 
 def test_loops_that_memory_walks_as_one_are_one(kernels):
@@ -175,6 +196,15 @@ def test_a_kernel_that_numba_refuses_is_named():
     broken = CpuRunner(CpuModule(text=made.text.replace("f32(0.0) if", "'no' if"), kernels=made.kernels, refused={}))
     with pytest.raises(CpuKernelError, match="TypingError"):
         broken.run(0, [np.zeros(4, np.float32)], [np.zeros(4, np.float32)])
+
+
+def test_each_thread_has_a_core_while_kernels_are_timed():
+    """And none is left tied to one afterwards."""
+    allowed = os.sched_getaffinity(0)
+    with pinned():
+        inside = os.sched_getaffinity(0)
+    assert len(inside) == 1 or numba.get_num_threads() != len(allowed)
+    assert os.sched_getaffinity(0) == allowed
 
 
 def test_times_are_ordered():

@@ -59,6 +59,7 @@ def _group(number: int, items: Sequence[CpuKernel]) -> str:
 def _launcher(number: int, items: Sequence[CpuKernel], names: Sequence[str]) -> str:
     arguments = [name for name in items[0].names if name != "w0"]
     lines = [f"def g{number}({', '.join(arguments)}):"]
+    lines += [f"    check_start({name})" for name in sorted({name for item in items for name in item.whole})]
     space = next((item.workspace for item in items if item.workspace is not None), None)
     if space is not None:
         lines.append(f"    w0 = np.empty({space[0]}, {space[1]})")

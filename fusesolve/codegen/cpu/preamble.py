@@ -111,6 +111,50 @@ def pass_by(context, to, source):
 
 
 @intrinsic
+def put(context, array, at, value):
+    """Store an element around the caches. The loop that does so for neighbours must begin at a block of 32 bytes.
+
+    The alignment is that of the vectors that the compiler makes of such a loop: it makes none without it.
+    """
+
+    def generate(ctx, builder, sig, args):
+        data = make_array(sig.args[0])(ctx, builder, args[0]).data
+        store = builder.store(args[2], builder.gep(data, [args[1]]), align=32)
+        store.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)]))
+        return ctx.get_dummy_value()
+
+    return (types.void(array, types.uint64, value), generate) if value == array.dtype else None
+
+
+def check_start(array):
+    """An array that `put` writes must start at a block of 32 bytes; ValueError where it does not."""
+    if array.ctypes.data % 32:
+        raise ValueError("an array that is written around the caches must start at a multiple of 32 bytes")
+
+
+@intrinsic
+def touch(context, array, at):
+    """Ask for the cache line of an element, and do not wait for it; it may lie behind the array."""
+
+    def generate(ctx, builder, sig, args):
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        place = builder.bitcast(builder.gep(make_array(sig.args[0])(ctx, builder, args[0]).data, [args[1]]), byte)
+        made = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        how = [ir.Constant(number, item) for item in (0, 3, 1)]  # to read, into every cache, data
+        builder.call(builder.module.declare_intrinsic("llvm.prefetch", [byte], made), [place, *how])
+        return ctx.get_dummy_value()
+
+    return types.void(array, types.uint64), generate
+
+
+@njit(error_model="numpy")
+def ahead(array, at, count):
+    """Ask for `count` elements from `at` on."""
+    for i in range(0, count, 64 // array.itemsize):
+        touch(array, u64(at) + u64(i))
+
+
+@intrinsic
 def fence(context):
     """Let every store that went around the caches be seen before what follows."""
     return types.void(), lambda ctx, builder, sig, args: (builder.fence("seq_cst"), ctx.get_dummy_value())[1]

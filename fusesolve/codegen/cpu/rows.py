@@ -52,6 +52,21 @@ class RowSource(CpuSource):
         self.walk = -1
         self.element_depth = 0
         self.place = Affine()
+        self.loads: dict[int, Affine] = {}
+
+    def _load(self, storage: int, offset: Affine) -> str:
+        if self.walk == 0 and self.depth == self.element_depth:
+            self.loads.setdefault(storage, offset)
+        return super()._load(storage, offset)
+
+    def next_row(self, rows: Run, run: Run) -> list[tuple[int, Affine]]:
+        """(storage, position) of what the first pass over the row behind this one will load element by element."""
+        found = []
+        for storage, offset in self.loads.items():
+            steps = self.steps(offset) or {}
+            if steps.get(run.name) == 1 and rows.name in steps:
+                found.append((storage, offset.shifted(steps[rows.name])))
+        return found
 
     def _compute(self, name: str, index: Index) -> str:
         node = self._maker(name)
@@ -131,7 +146,7 @@ class _Rows:
             for run in self.runs[:-1]:
                 open_.enter_context(counted_loop(source, run))
             if self.runs:
-                open_.enter_context(vector_loop(source, self.runs[-1], stores=bool(stores)))
+                open_.enter_context(vector_loop(source, self.runs[-1], stores=bool(stores), ahead=self._ahead(stores)))
             else:
                 open_.enter_context(source.block("for c in range(1):"))
             source.element_depth = source.depth
@@ -142,6 +157,17 @@ class _Rows:
         for i, part in zip(folds, parts, strict=True):
             made = part.place if part.fold.indexed else source.value(part.fold.finish(part.total))
             source.known[self.task.node_outputs(i)[0]] = (source.coords(i), made)
+
+    def _ahead(self, stores: list[int]) -> list[tuple[int, Affine]]:
+        """What the second pass asks for where memory serves the rows: the next row comes while costly values are made.
+
+        A pass that stores leaves memory no time for that, a cheap one is over before.
+        """
+        source = self.source
+        idle = source.walk == 1 and source.streams and source.shared.names and not stores
+        if not idle or not self.row_runs or len(self.runs) != 1:
+            return []
+        return source.next_row(self.row_runs[-1], self.runs[0])
 
     def _hoist(self, stage: int) -> None:
         """Compute what a row needs once before its next pass: operators without elements along the row."""

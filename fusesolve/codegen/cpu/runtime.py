@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from fusesolve.codegen.cpu.module import CpuModule
 from fusesolve.codegen.cpu.preamble import PREAMBLE
+from fusesolve.codegen.cpu.threads import pinned
 from fusesolve.codegen.runtime import load_generated
 from fusesolve.errors import ValidationError
 
@@ -59,10 +60,11 @@ class CpuRunner:
             raise CpuKernelError(f"{type(error).__name__}: {lines[0] if lines else ''}") from error
 
     def time(self, group: int, reads: "Sequence[Array]", writes: "Sequence[Array]") -> Timing:
-        """Seconds of a group after a warm-up call."""
+        """Seconds of a group after a warm-up call, a thread on every core."""
         self.run(group, reads, writes)
         arrays = [_bits(array) for array in (*reads, *writes)]
-        return timed(lambda: self.groups[group](*arrays))
+        with pinned():
+            return timed(lambda: self.groups[group](*arrays))
 
 
 def _bits(array: "Array") -> "Array":
@@ -72,11 +74,11 @@ def _bits(array: "Array") -> "Array":
     return array.view(np.uint16) if array.dtype.itemsize == 2 and array.dtype.kind not in "iu" else array
 
 
-def aligned(size: int, kind: "DType[Any]") -> "Array":
-    """A flat array of zeros that starts at a cache line, its pages in place."""
+def aligned(size: int, kind: "DType[Any]", fill: int = 0) -> "Array":
+    """A flat array that starts at a cache line, its pages in place; every byte is `fill`."""
     import numpy as np
 
-    raw = np.full(size * kind.itemsize + LINE, 0, np.uint8)
+    raw = np.full(size * kind.itemsize + LINE, fill, np.uint8)
     return raw[-raw.ctypes.data % LINE :][: size * kind.itemsize].view(kind)
 
 
@@ -91,9 +93,7 @@ def timed(call: Callable[[], object], repeats: int = REPEATS) -> Timing:
     batch = max(1, min(1000, int(2e-4 / once)))
     found: list[float] = []
     began = time.perf_counter()
-    while len(found) < 3 or (
-        time.perf_counter() - began < (SHORT_S if len(found) >= repeats else ENOUGH_S * repeats)
-    ):
+    while len(found) < 3 or (time.perf_counter() - began < (SHORT_S if len(found) >= repeats else ENOUGH_S * repeats)):
         start = time.perf_counter()
         for _ in range(batch):
             call()

@@ -16,6 +16,7 @@ from fusesolve.cost.cpu import STREAMED
 from fusesolve.graph import DType
 
 NARROW = frozenset({DType.F16, DType.BF16})  # stored as 16 bits, widened at the load and rounded at the store
+BLOCK = 32  # bytes that go around the caches at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +45,7 @@ class CpuSource(TaskSource):
         self.seen: list[Affine] = []
         self.streams = sum(task.program.storage[item].type.nbytes for item in storages) >= STREAMED
         self.strips: dict[int, str] = {}
+        self.direct: set[int] = set()
         self._strip: Run | None = None
         self._strip_depth = 0
         self._leaving: list[tuple[int, Affine]] = []
@@ -84,7 +86,10 @@ class CpuSource(TaskSource):
 
     @contextmanager
     def strip(self, run: Run) -> Iterator[None]:
-        """Within it, stores that walk `run` element by element go to a strip, which leaves around the caches after."""
+        """Within it, stores that walk `run` element by element go around the caches.
+
+        They do so at once where blocks of 32 bytes begin with the strip, else through an array of the strip's length.
+        """
         self._strip, self._strip_depth = run, self.depth + 1
         yield
         self._strip = None
@@ -100,6 +105,10 @@ class CpuSource(TaskSource):
         if not self._in_strip(offset):
             super().store(storage, tuple(index), text)
             return
+        if self._in_blocks(storage, offset):
+            self.direct.add(storage)
+            self.line(f"put({self.arrays[storage]}, {self.index(offset)}, {text})")
+            return
         name = self.strips.get(storage) or self.strips.setdefault(storage, self.fresh("b"))
         self.line(f"{name}[c] = {text}")
         self._leaving.append((storage, offset))
@@ -108,11 +117,23 @@ class CpuSource(TaskSource):
         """Whether a store here is one of neighbours along the strip's run, with nothing else to know than the runs."""
         if self._strip is None or self.depth != self._strip_depth:
             return False
+        steps = self.steps(offset)
+        return steps is not None and steps.get(self._strip.name) == 1
+
+    def steps(self, offset: Affine) -> dict[str, int] | None:
+        """The steps of a position along each run, by name; None where it needs more than the runs."""
         for run in self.runs:
             offset = self._merged(run, offset)
-        names = {run.name for run in self.runs}
         steps = {var.name: step for var, step in offset.terms}
-        return steps.keys() <= names and steps.get(self._strip.name) == 1
+        return steps if steps.keys() <= {run.name for run in self.runs} else None
+
+    def _in_blocks(self, storage: int, offset: Affine) -> bool:
+        """Whether every strip of these stores begins at a block of 32 bytes, and the compiler makes vectors of them."""
+        dtype = self.program.storage[storage].type.dtype
+        if dtype not in (DType.F32, DType.F64) or self._strip is None:
+            return False
+        steps = [step for name, step in (self.steps(offset) or {}).items() if name != self._strip.name]
+        return not any(step * dtype.itemsize % BLOCK for step in (*steps, offset.const))
 
     def fetch(self, storage: int, offset: Affine) -> str:
         """A load from a position, once in a scope."""

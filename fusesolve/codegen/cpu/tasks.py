@@ -1,14 +1,16 @@
 """One emitted CPU kernel: its arguments and body, and how its points are shared out as tasks."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from math import prod
 
+from fusesolve.codegen.affine import Affine
 from fusesolve.codegen.cpu.source import CpuSource, Run
 from fusesolve.codegen.kernel import ceil_div
 from fusesolve.cost.cpu import TASK_POINTS as POINTS
 
+AHEAD = 256  # elements of a row that are asked for at once: fewer than the lines that a core waits for
 STRIP = 2048  # elements that are written as one block around the caches: small beside the first-level cache
 
 
@@ -17,6 +19,7 @@ class CpuKernel:
     """One kernel function `name(t, *names)` for t in range(tasks). `arguments` are storage numbers, -1 the workspace.
 
     `workspace`: elements and register type of memory between two kernels of one group, None where there is none.
+    `whole`: names of the arrays that must start at a block of 32 bytes.
     """
 
     names: tuple[str, ...]
@@ -24,6 +27,7 @@ class CpuKernel:
     body: tuple[str, ...]
     tasks: int
     workspace: tuple[int, str] | None = None
+    whole: tuple[str, ...] = ()
 
     def text(self, name: str) -> str:
         """The function's source, without its decorator."""
@@ -37,10 +41,14 @@ def finished(source: CpuSource, tasks: int, workspace: tuple[int, str] | None = 
         source.lines[:0] = [
             f"    {name} = np.empty({STRIP}, {source.arrays[storage]}.dtype)" for storage, name in source.strips.items()
         ]
+    if source.strips or source.direct:
         source.line("fence()")
     if workspace is not None:
         names, storages = (*names, "w0"), (*storages, -1)
-    return CpuKernel(names=names, arguments=storages, body=tuple(source.lines), tasks=tasks, workspace=workspace)
+    whole = tuple(source.arrays[storage] for storage in sorted(source.direct))
+    return CpuKernel(
+        names=names, arguments=storages, body=tuple(source.lines), tasks=tasks, workspace=workspace, whole=whole
+    )
 
 
 def unflatten(source: CpuSource, flat: str, runs: Sequence[Run]) -> None:
@@ -82,28 +90,42 @@ def counted_loop(source: CpuSource, run: Run) -> Iterator[None]:
 
 @contextmanager
 def vector_loop(
-    source: CpuSource, run: Run | None, low: str = "0", high: str | None = None, *, stores: bool = False
+    source: CpuSource,
+    run: Run | None,
+    low: str = "0",
+    high: str | None = None,
+    *,
+    stores: bool = False,
+    ahead: Sequence[tuple[int, Affine]] = (),
 ) -> Iterator[None]:
     """The innermost loop: `run` from `low` up to `high` (its extent where None); no loop where `run` is None.
 
     `stores`: it writes arrays of the kernel; where the kernel's stores go around the caches it runs in strips.
+    `ahead`: (storage, position) of what is asked for while it runs, in strips too.
     """
     if run is None:
         with source.scope():
             yield
         return
-    if stores and source.streams:
-        end = high or str(run.extent)
-        with source.block(f"for s in range({low}, {end}, {STRIP}):"):
-            source.line(f"width = min({STRIP}, {end} - s)")
-            with source.strip(run), source.block("for c in range(width):"):
-                source.line(f"{run.name} = u32(s) + u32(c)")
-                place, depth = len(source.lines), source.depth
-                yield
-                source.unravel_runs(place, depth, [run])
-        return
-    with source.block(f"for c in range({low}, {high or run.extent}):"):
-        source.line(f"{run.name} = u32(c)")
-        place, depth = len(source.lines), source.depth
+    end = high or str(run.extent)
+    around = stores and source.streams
+    with ExitStack() as open_:
+        if around or ahead:
+            strip = AHEAD if ahead else STRIP
+            open_.enter_context(source.block(f"for s in range({low}, {end}, {strip}):"))
+            whole = low == "0" and high is None and run.extent % strip == 0
+            source.line(f"width = {strip}" if whole else f"width = min({strip}, {end} - s)")
+            if ahead:
+                source.line(f"{run.name} = u32(s)")
+            for storage, place in ahead:
+                source.line(f"ahead({source.arrays[storage]}, {source.index(place)}, width)")
+            if around:
+                open_.enter_context(source.strip(run))
+            open_.enter_context(source.block("for c in range(width):"))
+            source.line(f"{run.name} = u32(s) + u32(c)")
+        else:
+            open_.enter_context(source.block(f"for c in range({low}, {end}):"))
+            source.line(f"{run.name} = u32(c)")
+        first, depth = len(source.lines), source.depth
         yield
-        source.unravel_runs(place, depth, [run])
+        source.unravel_runs(first, depth, [run])
