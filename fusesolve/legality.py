@@ -186,6 +186,9 @@ LIMIT_RULES: tuple[LimitRule, ...] = (
 )  # fmt: skip
 
 
+_HEREDITARY = tuple(rule for rule in STRUCTURE_RULES if rule.hereditary)
+
+
 def check_structure(facts: GroupFacts) -> Refusal | None:
     """The first structure rule that refuses a group, or None where it is a kernel of the space."""
     for rule in STRUCTURE_RULES:
@@ -197,7 +200,7 @@ def check_structure(facts: GroupFacts) -> Refusal | None:
 
 def may_grow(facts: GroupFacts) -> bool:
     """False where a hereditary rule refuses: no superset is a kernel, so growth stops."""
-    return all(rule.count(facts) <= rule.allowed for rule in STRUCTURE_RULES if rule.hereditary)
+    return all(rule.count(facts) <= rule.allowed for rule in _HEREDITARY)
 
 
 def _judge(rule: StructureRule, facts: GroupFacts) -> Refusal | None:

@@ -6,11 +6,12 @@ sequence of atoms, and all its views are the same sequence. A reshape whose boun
 ([6, 4] to [8, 3]) cannot be written so; it stays a barrier that no kernel crosses.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from fusesolve.access import AccessKind, AccessMap
 from fusesolve.graph import Graph, Node
+from fusesolve.ops import access_map, operand_types, result_types
 
 
 class Atoms:
@@ -22,6 +23,8 @@ class Atoms:
     def __init__(self, graph: Graph) -> None:
         self._parent: dict[tuple[str, int], tuple[str, int]] = {}
         self._cuts: dict[tuple[str, int], list[int]] = {}
+        self._sizes: dict[str, tuple[tuple[int, ...], ...]] = {}
+        self.graph = graph
         for value in graph.values.values():
             for axis, size in enumerate(value.type.shape):
                 key = (value.name, axis)
@@ -65,10 +68,43 @@ class Atoms:
     def sizes(self, key: tuple[str, int]) -> tuple[int, ...]:
         """Extents of the atoms of a dimension, outer to inner; `()` for size 1."""
         cuts = self.cuts(key)
-        if not cuts or cuts[-1] == 0:
+        if len(cuts) < 2 or cuts[-1] == 0:
             return tuple(cuts)
         inner = [1, *cuts[:-1]]
         return tuple(high // low for low, high in zip(reversed(inner), reversed(cuts), strict=True))
+
+    def all_sizes(self, value: str) -> tuple[tuple[int, ...], ...]:
+        """`sizes` of all dimensions of a value; asked for only once nothing is joined or refined any more."""
+        found = self._sizes.get(value)
+        if found is None:
+            rank = len(self.graph.type_of(value).shape)
+            found = self._sizes[value] = tuple(self.sizes((value, axis)) for axis in range(rank))
+        return found
+
+
+class Looks:
+    """Access maps of a graph's nodes, one for all that look alike: that differ in the names of their values alone.
+
+    `number`: which look each node has, by its name.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        looks: dict[Hashable, int] = {}
+        self._maps: list[AccessMap] = []
+        self.number: dict[str, int] = {}
+        for node in graph.nodes:
+            reads = node.reads
+            literals = tuple(None if isinstance(item, str) else item for item in node.inputs)
+            repeats = () if len(set(reads)) == len(reads) else tuple(map(reads.index, reads))
+            types = operand_types(graph, node), result_types(graph, node)
+            number = looks.setdefault((node.op, node.attrs, types, literals, repeats), len(looks))
+            if number == len(self._maps):
+                self._maps.append(access_map(graph, node))
+            self.number[node.name] = number
+
+    def access(self, node: Node) -> AccessMap:
+        """How the operands of a node are indexed."""
+        return self._maps[self.number[node.name]]
 
 
 def _merge(left: Sequence[int], right: Sequence[int]) -> list[int] | None:

@@ -10,6 +10,7 @@ lacks is a stray; reductions must share their reduced loops.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import prod
 
 from fusesolve.access import AccessKind
 from fusesolve.candidates.program import Operator, Program, Read
@@ -75,13 +76,15 @@ class _NestBuilder:
         self.ops: list[Operator] = [program.operators[m] for m in members]
         self.position = {m: i for i, m in enumerate(members)}
         self.base: list[int] = []
-        total = 0
+        self.lengths: list[int] = []  # extent of each loop
         for op in self.ops:
-            self.base.append(total)
-            total += len(op.out) + len(op.red)
-        self.parent = list(range(total))  # union-find over loops; the smallest of a class stands for it
+            self.base.append(len(self.lengths))
+            self.lengths += op.out
+            self.lengths += op.red
+        self.parent = list(range(len(self.lengths)))  # union-find over loops; the smallest of a class stands for it
         self.blocked = 0
-        self.edges: list[tuple[int, int, Read, bool]] = []  # producer, consumer, read, computed in place
+        self.edges: list[tuple[int, int]] = []  # producer, consumer
+        self.in_place: list[bool] = []  # whether the consumer of each edge computes the producer in place
         self.outside: dict[int, list[tuple[int, Read]]] = {}  # readers of storage made elsewhere
         for consumer, op in enumerate(self.ops):
             for read in op.reads:
@@ -90,7 +93,7 @@ class _NestBuilder:
             for earlier, later in pairwise(readers):
                 self._share(earlier, later)
         self.inlined = self._inlined()
-        if not any(op.kind is OpKind.CONTRACTION for op in self.ops):
+        if all(op.kind is not OpKind.CONTRACTION for op in self.ops):
             self._adopt()
 
     def _find(self, loop: int) -> int:
@@ -102,11 +105,21 @@ class _NestBuilder:
         return loop
 
     def _join(self, left: int, right: int) -> None:
-        a, b = self._find(left), self._find(right)
-        if a < b:
-            self.parent[b] = a
-        elif b < a:
-            self.parent[a] = b
+        parent = self.parent
+        while parent[left] != left:
+            left = parent[left]
+        while parent[right] != right:
+            right = parent[right]
+        if left < right:
+            parent[right] = left
+        else:
+            parent[left] = right
+
+    def _flatten(self) -> None:
+        """Point every loop at the one that stands for it: a loop never points at a later one."""
+        parent = self.parent
+        for loop, above in enumerate(parent):
+            parent[loop] = parent[above]
 
     def _share(self, left: tuple[int, Read], right: tuple[int, Read]) -> None:
         """Let two readers of one tensor walk it in one loop nest, unless an operator would then need a diagonal."""
@@ -151,13 +164,14 @@ class _NestBuilder:
         before = list(self.parent)
         for a, b in pairs:
             self._join(a, b)
-        if any(self._diagonal(i) for i in range(len(self.ops))):
+        if self._diagonals():
             self.parent = before
 
-    def _diagonal(self, i: int) -> bool:
-        """Whether two loops of one operator have become one."""
-        base, count = self.base[i], len(self.ops[i].out) + len(self.ops[i].red)
-        return len({self._find(base + k) for k in range(count)}) < count
+    def _diagonals(self) -> int:
+        """How many operators have two loops that have become one; all loops then point at the one that stands."""
+        self._flatten()
+        parent, ends = self.parent, (*self.base[1:], len(self.parent))
+        return sum(len(set(parent[base:end])) < end - base for base, end in zip(self.base, ends, strict=True))
 
     def _edge(self, consumer: int, read: Read) -> None:
         made = self.program.storage[read.storage].producer
@@ -168,25 +182,31 @@ class _NestBuilder:
         if read.barrier or read.closed or joins_many(self.ops[producer]) or self.ops[producer].in_place:
             self.blocked += 1
             return
-        source, target = self.base[producer], self.base[consumer]
-        for atom, walk in enumerate(read.walks, source):
+        target = self.base[consumer]
+        for atom, walk in enumerate(read.walks, self.base[producer]):
             if walk >= 0:
                 self._join(atom, target + walk)
-        self.edges.append((producer, consumer, read, read.apart))
+        self.edges.append((producer, consumer))
+        self.in_place.append(read.apart)
 
     def build(self) -> Nest:
-        loops = [self._find(loop) for loop in range(len(self.parent))]
+        conflicts = self._diagonals()
+        loops = self.parent
         out: list[tuple[int, ...]] = []
         red: list[tuple[int, ...]] = []
-        extent: dict[int, int] = {}
         for op, base in zip(self.ops, self.base, strict=True):
-            middle, end = base + len(op.out), base + len(op.out) + len(op.red)
+            middle = base + len(op.out)
             out.append(tuple(loops[base:middle]))
-            red.append(tuple(loops[middle:end]))
-            extent.update(zip(loops[base:end], (*op.out, *op.red), strict=True))
+            red.append(tuple(loops[middle : middle + len(op.red)]))
+        extent = dict(zip(loops, self.lengths, strict=True))
         self.out, self.red, self.extent = out, red, extent
-        heads = tuple(i for i, op in enumerate(self.ops) if op.kind is OpKind.CONTRACTION)
-        folds = tuple(i for i, op in enumerate(self.ops) if op.kind is OpKind.REDUCE)
+        self.own = [
+            frozenset(mine) if op.kind is OpKind.WINDOW else frozenset((*mine, *folded))
+            for op, mine, folded in zip(self.ops, out, red, strict=True)
+        ]
+        kinds = [op.kind for op in self.ops]
+        heads = tuple(i for i, kind in enumerate(kinds) if kind is OpKind.CONTRACTION)
+        folds = tuple(i for i, kind in enumerate(kinds) if kind is OpKind.REDUCE)
         reduced_sets = {frozenset(red[i]) for i in folds}
         upstream = self._upstream(heads)
         attention = len(heads) == 2 and self._is_attention(heads, folds, upstream)
@@ -196,9 +216,9 @@ class _NestBuilder:
         branches = len(self.inlined) if joins_many(self.ops[span]) else 0  # all alike: they count as nothing
         facts = GroupFacts(
             size=len(self.ops) - branches,
-            opaque=sum(op.kind is OpKind.OPAQUE for op in self.ops),
+            opaque=kinds.count(OpKind.OPAQUE),
             contractions=len(heads), reductions=len(folds), blocked=self.blocked,
-            conflicts=sum(self._diagonal(i) for i in range(len(self.ops))),
+            conflicts=conflicts,
             stray=0 if attention else self._strays(heads, span, upstream),
             reduction_sets=len(reduced_sets),
             late_reductions=len(folds) if heads and not attention else 0,
@@ -209,7 +229,7 @@ class _NestBuilder:
         return Nest(
             members=self.members, position=self.position, out=tuple(out), red=tuple(red), extent=extent,
             inlined=self.inlined, span=span, reduced=reduced, stage=self._stages(folds), upstream=upstream,
-            heads=heads, edges=tuple((producer, consumer) for producer, consumer, _, _ in self.edges),
+            heads=heads, edges=tuple(self.edges),
             template=template, facts=facts,
         )  # fmt: skip
 
@@ -226,10 +246,10 @@ class _NestBuilder:
 
     def _inlined(self) -> frozenset[int]:
         """Operators all of whose readers in the set compute them in place."""
-        if not any(apart for _, _, _, apart in self.edges):
+        if not any(self.in_place):
             return frozenset()
         readers: list[list[tuple[int, bool]]] = [[] for _ in self.ops]
-        for producer, consumer, _, apart in self.edges:
+        for (producer, consumer), apart in zip(self.edges, self.in_place, strict=True):
             readers[producer].append((consumer, apart))
         found: set[int] = set()
         for i in reversed(range(len(self.ops))):
@@ -239,12 +259,14 @@ class _NestBuilder:
 
     def _upstream(self, heads: tuple[int, ...]) -> frozenset[int]:
         """Operators that feed a contraction; between two contractions they are not a prologue."""
+        if not heads:
+            return frozenset()
         found: set[int] = set()
         below: set[int] = set()
-        for producer, consumer, _, _ in self.edges:
+        for producer, consumer in self.edges:
             if producer in heads or producer in below:
                 below.add(consumer)
-        for producer, consumer, _, _ in reversed(self.edges):
+        for producer, consumer in reversed(self.edges):
             if (consumer in heads or consumer in found) and producer not in heads and producer not in below:
                 found.add(producer)
         return frozenset(found)
@@ -254,18 +276,7 @@ class _NestBuilder:
         if heads:
             return heads[-1] if attention else heads[0]
         free = [i for i in range(len(self.ops)) if i not in self.inlined]
-        return max(free, key=lambda i: (len(self._nest_loops(i)), self._volume(i), i))
-
-    def _nest_loops(self, i: int) -> frozenset[int]:
-        if self.ops[i].kind is OpKind.WINDOW:
-            return frozenset(self.out[i])
-        return frozenset(self.out[i]) | frozenset(self.red[i])
-
-    def _volume(self, i: int) -> int:
-        volume = 1
-        for loop in self._nest_loops(i):
-            volume *= self.extent[loop]
-        return volume
+        return max(free, key=lambda i: (len(self.own[i]), prod(self.extent[loop] for loop in self.own[i]), i))
 
     def _strays(self, heads: tuple[int, ...], span: int, upstream: frozenset[int]) -> int:
         served = self._served(heads)
@@ -275,8 +286,7 @@ class _NestBuilder:
                 continue
             for owner in served[i] or (span,):
                 whole = not heads or i in upstream
-                allowed = self._nest_loops(owner) if whole else frozenset(self.out[owner])
-                if not self._nest_loops(i) <= allowed:
+                if not self.own[i] <= (self.own[owner] if whole else frozenset(self.out[owner])):
                     strays += 1
                     break
         return strays
@@ -285,8 +295,7 @@ class _NestBuilder:
         """The contractions that each operator belongs to where there are several; nothing is said of a single one."""
         if len(heads) < 2:
             return [frozenset()] * len(self.ops)
-        edges = [(producer, consumer) for producer, consumer, _, _ in self.edges]
-        return heads_served(heads_below(len(self.ops), heads, edges), edges)
+        return heads_served(heads_below(len(self.ops), heads, self.edges), self.edges)
 
     def _side_by_side(self, heads: tuple[int, ...]) -> int:
         """How many contractions the kernel computes side by side: all of them, or 0 where they are not of one operand.
@@ -300,8 +309,7 @@ class _NestBuilder:
         own = {head: (*self.out[head], *self.red[head]) for head in heads}
         walks = {head: self.ops[head].reads[position].walks for head in heads}
         walked = {tuple(own[head][walk] if walk >= 0 else -1 for walk in walks[head]) for head in heads}
-        edges = [(producer, consumer) for producer, consumer, _, _ in self.edges]
-        below = heads_below(len(self.ops), heads, edges)
+        below = heads_below(len(self.ops), heads, self.edges)
         meeting = [found for found in below if len(found) > 1]
         same = len(walked) == 1 and len({frozenset(self.red[head]) for head in heads}) == 1
         apart = all(len(below[head]) == 1 for head in heads)
@@ -321,10 +329,10 @@ class _NestBuilder:
             return False
         tail = frozenset(self.out[second])
         for i in range(len(self.ops)):
-            loops = self._nest_loops(i)
+            loops = self.own[i]
             if i in heads or i in self.inlined:
                 continue
-            if i in upstream and (loops <= self._nest_loops(first) or loops <= self._nest_loops(second)):
+            if i in upstream and (loops <= self.own[first] or loops <= self.own[second]):
                 continue
             if not (loops <= score or loops <= tail):
                 return False
@@ -332,7 +340,7 @@ class _NestBuilder:
 
     def _reaches(self, first: int, second: int) -> bool:
         below = {first}
-        for producer, consumer, _, _ in self.edges:
+        for producer, consumer in self.edges:
             if producer in below:
                 below.add(consumer)
         return second in below
@@ -359,6 +367,6 @@ class _NestBuilder:
     def _stages(self, folds: tuple[int, ...]) -> tuple[int, ...]:
         stage = [0] * len(self.ops)
         folding = set(folds)
-        for producer, consumer, _, _ in self.edges:
+        for producer, consumer in self.edges if folds else ():
             stage[consumer] = max(stage[consumer], stage[producer] + (producer in folding))
         return tuple(stage)

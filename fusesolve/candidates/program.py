@@ -4,17 +4,17 @@ Views (reshapes) are gone: they name the same storage, so each operator reads *s
 `fusesolve.candidates.atoms`). Operators and storage are numbered; operator numbers are a topological order.
 """
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
 from fusesolve.access import AccessKind, AccessMap
 from fusesolve.candidates.aliasing import Aliases, find_aliases
-from fusesolve.candidates.atoms import Atoms, relate_views, same_pairs
+from fusesolve.candidates.atoms import Atoms, Looks, relate_views, same_pairs
 from fusesolve.candidates.siblings import shareable
 from fusesolve.graph import DType, Graph, Node, TensorType
-from fusesolve.ops import OPS, access_map
+from fusesolve.ops import OPS
 from fusesolve.ops.definition import OpDef, OpKind, Work
 
 _CLOSED = frozenset({AccessKind.INDIRECT, AccessKind.WHOLE})
@@ -48,6 +48,13 @@ class Read:
     apart: bool
     walks: tuple[int, ...]
     closed: bool
+
+    def moved(self, storage: int) -> "Read":
+        """The same operand in other storage."""
+        return Read(
+            storage=storage, axes=self.axes, elements=self.elements, barrier=self.barrier, apart=self.apart,
+            walks=self.walks, closed=self.closed,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,12 +155,13 @@ def build_program(graph: Graph) -> Program:
 class _Builder:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.access: dict[str, AccessMap] = {node.name: access_map(graph, node) for node in graph.nodes}
+        self.looks = Looks(graph)
+        self.alike: dict[Hashable, Operator] = {}
         self.views = [node for node in graph.nodes if OPS[node.op].kind is OpKind.VIEW]
         self.atoms = Atoms(graph)
         for node in graph.nodes:
             if OPS[node.op].kind is not OpKind.VIEW:
-                for left, right in same_pairs(node, self.access[node.name]):
+                for left, right in same_pairs(node, self.looks.access(node)):
                     self.atoms.join(left, right)
         self.barriers = relate_views(graph, self.views, self.atoms)
         self.root: dict[str, str] = {}
@@ -183,9 +191,21 @@ class _Builder:
         )  # fmt: skip
 
     def _operator(self, index: int, node_index: int, node: Node, number: Mapping[str, int]) -> Operator:
-        graph, definition, access = self.graph, OPS[node.op], self.access[node.name]
         if node.outputs[0] in self.aliases.updates:
             return self._update(index, node_index, node, number)
+        dims = tuple((self.atoms.all_sizes(name), name in self.crossed) for name in node.reads)
+        key = (self.looks.number[node.name], dims, self.atoms.all_sizes(node.outputs[0]))
+        like = self.alike.get(key)
+        if like is None:
+            like = self.alike[key] = self._first_operator(index, node_index, node, number)
+        storage = [number[self.root.get(name, name)] for name in node.reads]
+        reads = tuple(read.moved(place) for read, place in zip(like.reads, storage, strict=True))
+        writes = tuple(number[name] for name in node.outputs)
+        return replace(like, index=index, node=node_index, reads=reads, writes=writes)
+
+    def _first_operator(self, index: int, node_index: int, node: Node, number: Mapping[str, int]) -> Operator:
+        """The operator of a node, for all nodes that look like it up to the numbers of what they read and write."""
+        graph, definition, access = self.graph, OPS[node.op], self.looks.access(node)
         result = graph.type_of(node.outputs[0])
         out_first, out = self._result_atoms(node.outputs[0])
         red_first, red = self._reduction_atoms(node, access)
@@ -230,8 +250,7 @@ class _Builder:
         """Position of the first atom of each result dimension (-1: it has none), and all extents."""
         first: list[int] = []
         extents: list[int] = []
-        for axis in range(len(self.graph.type_of(value).shape)):
-            sizes = self.atoms.sizes((value, axis))
+        for sizes in self.atoms.all_sizes(value):
             first.append(len(extents) if sizes else -1)
             extents.extend(sizes)
         return first, tuple(extents)

@@ -227,17 +227,16 @@ class _Enumerator:
         return _Entry(encoding, low - anchor, high - anchor, number, sets, grown.cut)
 
     def _shapes(self, nest: Nest, low: int, numbers: dict[int, int]) -> Iterator[Shape]:
-        reads = _reads(self.program, nest)
+        choices = tuple(_write_choices(self.program, nest, self.recompute))
+        if not choices:
+            return
         measure = Measure(self.program, nest)
-        for writes, full in _write_choices(self.program, nest, self.recompute):
-            workload = measure.workload(writes)
-            unique = self.workloads.setdefault(workload, len(self.workloads))
-            yield Shape(
-                tuple(m - low for m in nest.members),
-                tuple(self.encoder.place(s, low, numbers) for s in reads),
-                tuple(self.encoder.place(s, low, numbers) for s in writes),
-                full, unique,
-            )  # fmt: skip
+        members = tuple(m - low for m in nest.members)
+        reads = tuple(self.encoder.place(s, low, numbers) for s in _reads(self.program, nest))
+        for writes, full in choices:
+            unique = self.workloads.setdefault(measure.workload(writes), len(self.workloads))
+            written = tuple(self.encoder.place(s, low, numbers) for s in writes)
+            yield Shape(members, reads, written, full, unique)
 
 
 def _reads(program: Program, nest: Nest) -> tuple[int, ...]:
@@ -288,9 +287,11 @@ def _write_choices(program: Program, nest: Nest, recompute: bool) -> Iterator[tu
     needed = _needed(program, nest)
     hidden = needed & _interior(program, nest)
     base = tuple(sorted(needed - hidden))
-    if not hidden and base and _legal(nest, 0):
+    if not base or (hidden and not recompute) or check_structure(replace(nest.facts, interior_writes=0)) is not None:
+        return
+    if not hidden:
         yield base, True
-    if not recompute or not base or not _legal(nest, 0):
+    if not recompute:
         return
     last = _last_results(program, nest)
     if hidden and len(hidden) <= DROPPED_WRITES and all(not made.isdisjoint(base) for made in last):
@@ -300,10 +301,6 @@ def _write_choices(program: Program, nest: Nest, recompute: bool) -> Iterator[tu
             rest = tuple(value for value in base if value not in dropped)
             if rest and all(not made.isdisjoint(rest) for made in last):
                 yield rest, False
-
-
-def _legal(nest: Nest, interior: int) -> bool:
-    return check_structure(replace(nest.facts, interior_writes=interior)) is None
 
 
 def _last_results(program: Program, nest: Nest) -> list[frozenset[int]]:

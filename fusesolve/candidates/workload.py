@@ -1,7 +1,7 @@
 """Workloads: the numbers of a group that the cost models price, from its loop nest."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate
 from math import prod
@@ -30,9 +30,10 @@ class Measure:
         self.kernel = self._kernel_loops()
         self.orders = self._loop_orders()
         self.points = prod(nest.extent[loop] for loop in self.kernel)
+        self.external = tuple(self._external())
         self.touched = self._touched()
         self.contraction = ContractionWork(program, nest)
-        self.resources = ResourceWork(program, nest, self._whole_order(), tuple(self._external()))
+        self.resources = ResourceWork(program, nest, self._whole_order(), self.external)
 
     def workload(self, writes: tuple[int, ...]) -> Workload:
         """The workload of the group for its template when it writes the storage `writes`."""
@@ -107,7 +108,7 @@ class Measure:
         """
         whole: dict[int, set[tuple[int, ...]]] = {}
         parts: Counter[int] = Counter()
-        for i, read in self._external():
+        for i, read in self.external:
             tensor = self.program.storage[read.storage].type
             if read.elements < tensor.size or i in self.nest.inlined:
                 parts[read.storage] += read.elements
@@ -128,13 +129,12 @@ class Measure:
         for i in reversed(range(len(self.ops))):
             if i in nest.inlined:
                 continue
-            loops = nest.loops(i) | (frozenset(nest.red[i]) if self.ops[i].kind is OpKind.REDUCE else frozenset())
             if nest.heads:
                 counts[i] = float(self.ops[i].points)
-            elif hoist and not loops & nest.reduced and loops <= self.kernel:
-                counts[i] = float(rows)
-            else:
-                counts[i] = float(self.points)
+                continue
+            loops = nest.loops(i).union(nest.red[i] if self.ops[i].kind is OpKind.REDUCE else ())
+            hoisted = hoist and not loops & nest.reduced and loops <= self.kernel
+            counts[i] = float(rows if hoisted else self.points)
         if nest.template is Template.ATTENTION:
             for i in self.contraction.tail or ():  # applied to the summed result instead, once per row and head element
                 counts[i] = float(min(self.ops[i].points, self.ops[nest.heads[1]].points))
@@ -143,6 +143,8 @@ class Measure:
 
     def _inline_counts(self, counts: list[float]) -> None:
         """An operator computed in place runs once per point (and per window element) of each reader."""
+        if not self.nest.inlined:
+            return
         producer_of = {value: i for i, op in enumerate(self.ops) for value in op.writes}
         for consumer in reversed(range(len(self.ops))):
             op = self.ops[consumer]
@@ -153,14 +155,12 @@ class Measure:
 
     def _common(self) -> dict[str, Any]:
         counts = self._evaluations()
-        work = [self._work(op, count) for op, count in zip(self.ops, counts, strict=True)]
+        fma, alu, sfu, vector = self._work(counts)
         storage = self.program.storage
         full, partial, staged, staged_bytes = self._shapes
+        converted = self._loaded_conversions(full)
         return {
-            "fma": sum(w.fma for w in work),
-            "alu": sum(w.alu for w in work) + self._loaded_conversions(full),
-            "sfu": sum(w.sfu for w in work),
-            "vector": sum(w.vector for w in work) + self._loaded_conversions(full),
+            "fma": fma, "alu": alu + converted, "sfu": sfu, "vector": vector + converted,
             **self._thin(counts),
             "instructions": sum(op.work.instructions for op in self.ops if op.kind is not OpKind.CONTRACTION),
             "scratch": max(op.work.scratch for op in self.ops),
@@ -178,15 +178,21 @@ class Measure:
             "double": int(any(op.is_double for op in self.ops)),
         }
 
-    def _work(self, op: Operator, count: float) -> Work:
-        if op.kind is OpKind.CONTRACTION:
-            return Work()
-        work = op.work
-        if op.kind is OpKind.WINDOW:
-            count *= max(1, op.reduced)
-            work = work if work.fma + work.alu + work.sfu > 0 else Work(fma=1.0)
-        vector = work.vector or work.fma + work.alu
-        return Work(fma=work.fma * count, alu=work.alu * count, sfu=work.sfu * count, vector=vector * count)
+    def _work(self, counts: Sequence[float]) -> tuple[float, float, float, float]:
+        """Multiply-adds, other arithmetic, special functions and vector instructions of all but the contractions."""
+        fma = alu = sfu = vector = 0.0
+        for op, count in zip(self.ops, counts, strict=True):
+            if op.kind is OpKind.CONTRACTION:
+                continue
+            work = op.work
+            if op.kind is OpKind.WINDOW:
+                count *= max(1, op.reduced)
+                work = work if work.fma + work.alu + work.sfu > 0 else Work(fma=1.0)
+            fma += work.fma * count
+            alu += work.alu * count
+            sfu += work.sfu * count
+            vector += (work.vector or work.fma + work.alu) * count
+        return fma, alu, sfu, vector
 
     def _thin(self, counts: list[float]) -> dict[str, float]:
         """Multiply-adds of convolutions of few channels: as vector instructions, and in whole steps of an array."""
@@ -236,7 +242,7 @@ class Measure:
         partial: dict[int, int] = {}
         staged: dict[int, int] = {}
         inner = {order[-1] for order in self.orders if order} or {-1}
-        for consumer, read in self._external():
+        for consumer, read in self.external:
             loops = list(self.nest.indices(consumer, read))
             storage = self.program.storage[read.storage]
             if consumer not in self.nest.inlined and inner.isdisjoint(loops):
@@ -274,16 +280,17 @@ class Measure:
         """The last position at which each value is read, else the one that makes it; values read from memory first."""
         last = {value: i for i, op in enumerate(self.ops) for value in op.writes}
         for i, op in enumerate(self.ops):
-            last.update(dict.fromkeys((read.storage for read in op.reads), i))
+            for read in op.reads:
+                last[read.storage] = i
         return last
 
     @cached_property
     def _live_counts(self) -> list[int]:
         """Live values of one point at each position, nothing being kept after its last use; all loads come first."""
         change = [0] * (len(self.ops) + 1)
+        first = {value: i for i, op in enumerate(self.ops) for value in op.writes}
         for value, last in self._last_use.items():
-            made = self.program.storage[value].producer
-            change[self.nest.position.get(made, 0) if made is not None else 0] += 1
+            change[first.get(value, 0)] += 1
             change[last + 1] -= 1
         return list(accumulate(change[:-1]))
 
