@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,8 +83,9 @@ def invert(lists: Sequence[tuple[int, ...]], size: int) -> tuple[NDArray[np.int6
     owners = np.repeat(np.arange(len(lists), dtype=np.int64), lengths)
     items = np.fromiter((item for row in lists for item in row), dtype=np.int64, count=int(lengths.sum()))
     order = np.argsort(items, kind="stable")
-    cuts = np.cumsum(np.bincount(items, minlength=size))[:-1] if size else np.zeros(0, dtype=np.int64)
-    return tuple(np.split(owners[order], cuts)) if size else ()
+    held = owners[order]
+    cuts = np.cumsum([0, *np.bincount(items, minlength=size).tolist()]).tolist()
+    return tuple(held[first:last] for first, last in pairwise(cuts))
 
 
 def find_necessary(
@@ -98,23 +100,11 @@ def find_necessary(
     if not problem.recompute:
         return tuple(range(problem.n_ops))
     needed = {problem.producer[value] for value in problem.required}
-    sources = [sum(1 << op for op in {*c.members, *(problem.producer[v] for v in c.reads)}) for c in columns]
+    sources = [{*column.members, *(problem.producer[value] for value in column.reads)} for column in columns]
     for op in reversed(range(problem.n_ops)):
         if op in needed and len(covers[op]):
-            shared = sources[int(covers[op][0])]
-            for index in covers[op][1:].tolist():
-                shared &= sources[index]
-            needed.update(_bits(shared))
+            needed |= set.intersection(*(sources[index] for index in covers[op].tolist()))
     return tuple(sorted(needed))
-
-
-def _bits(mask: int) -> list[int]:
-    found = []
-    while mask:
-        low = mask & -mask
-        found.append(low.bit_length() - 1)
-        mask ^= low
-    return found
 
 
 def find_conflicts(instance: Instance) -> tuple[str, ...]:

@@ -62,19 +62,16 @@ def make_base_rows(instance: Instance) -> list[Row]:
 
 def make_pair_row(instance: Instance, op: int, values: Iterable[int]) -> Row:
     """The pair row of operator `op`, which every plan computes, and the set `values`; see the top of the file."""
-    inside = sorted(values)
-    entering = union([instance.writers[value] for value in inside])
-    reading = union([instance.readers[value] for value in inside])
-    either = union([instance.covers[op], entering])
-    return Row(plus=_tuple(either[~np.isin(either, reading, assume_unique=True)]))
+    inside = tuple(values)
+    entering = _union(instance.writers, inside).union(instance.covers[op].tolist())
+    return Row(plus=tuple(sorted(entering - _union(instance.readers, inside))))
 
 
 def make_entry_row(instance: Instance, column: int, values: Iterable[int]) -> Row:
     """x[column] <= sum of the columns that write into `values` and read nothing of it; `column` reads some of it."""
-    inside = sorted(values)
-    entering = union([instance.writers[value] for value in inside])
-    reading = union([instance.readers[value] for value in inside])
-    return Row(plus=_tuple(entering[~np.isin(entering, reading, assume_unique=True)]), minus=column)
+    inside = tuple(values)
+    entering = _union(instance.writers, inside) - _union(instance.readers, inside)
+    return Row(plus=tuple(sorted(entering)), minus=column)
 
 
 def find_violated(instance: Instance, point: NDArray[np.float64], limit: int) -> list[Row]:
@@ -142,11 +139,9 @@ def _covered(instance: Instance, point: NDArray[np.float64], support: Sequence[i
     return covered
 
 
-def union(parts: Sequence[Indices]) -> Indices:
-    """The ascending union of ascending index arrays."""
-    if len(parts) == 1:
-        return parts[0]
-    return np.unique(np.concatenate(parts)) if parts else np.zeros(0, dtype=np.int64)
+def _union(columns: Sequence[Indices], values: Sequence[int]) -> set[int]:
+    """All of `columns[value]` of some values."""
+    return {index for value in values for index in columns[value].tolist()}
 
 
 def _tuple(indices: Indices) -> tuple[int, ...]:

@@ -82,15 +82,8 @@ def _kinds(block: ColumnBlock, look: Look) -> tuple[Ints, Ints]:
     """The kind of each place and the first place of each kind."""
     if block.places == 1:
         return np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
-    numbers: dict[bytes, int] = {}
-    first: list[int] = []
-    kinds = np.zeros(block.places, dtype=np.int64)
-    for place, row in enumerate(np.ascontiguousarray(look(block))):
-        number = numbers.setdefault(row.tobytes(), len(numbers))
-        kinds[place] = number
-        if number == len(first):
-            first.append(place)
-    return kinds, np.array(first, dtype=np.int64)
+    kinds = number_rows(np.arange(block.places + 1, dtype=np.int64), look(block))
+    return kinds, np.unique(kinds, return_index=True)[1].astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,8 +124,11 @@ def anchors(producer: Ints, n_ops: int) -> Ints:
     return np.searchsorted(producer, ops).astype(np.int64) if (np.diff(producer) >= 0).all() else ops
 
 
-def number_rows(starts: Ints, items: NDArray[np.int64]) -> Ints:
-    """A number for each stretch `items[starts[i] : starts[i + 1]]` of a matrix, equal for equal stretches only."""
+def number_rows(starts: Ints, items: NDArray[np.int64] | NDArray[np.uint64]) -> Ints:
+    """A number for each stretch `items[starts[i] : starts[i + 1]]` of a matrix, equal for equal stretches only.
+
+    Numbers count from 0 in the order in which stretches are first seen.
+    """
     numbers: dict[bytes, int] = {}
     whole, width = np.ascontiguousarray(items).tobytes(), items.itemsize * items.shape[1]
     cuts = (starts * width).tolist()
