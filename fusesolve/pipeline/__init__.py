@@ -5,6 +5,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fusesolve.cost.events import check_events
 from fusesolve.errors import InputError
@@ -19,10 +20,12 @@ from fusesolve.pipeline.options import Bindings, Event, PlanOptions, Report
 from fusesolve.pipeline.planning import Clock, Planning, prepare
 from fusesolve.pipeline.policy import check_strategy, follow_policy
 from fusesolve.pipeline.streams import Scheduled, schedule_plan
-from fusesolve.pipeline.verify import Verified, check_verify, verify_plan
 from fusesolve.plan import Plan
 from fusesolve.solve import SolveResult
 from fusesolve.strategies import POLICIES
+
+if TYPE_CHECKING:
+    from fusesolve.pipeline.verify import Verified
 
 __all__ = ["Event", "PlanOptions", "Planning", "begin", "plan"]
 
@@ -118,6 +121,8 @@ def finish(planning: Planning, store: Path | None = None) -> Plan:
         followed = follow_policy(planning, planning.options.strategy)
         planning, columns, result = followed.planning, followed.columns, followed.result
     elif planning.options.verify == "compile":
+        from fusesolve.pipeline.verify import verify_plan
+
         verified = verify_plan(planning, store)
         planning, columns, result = verified.planning, verified.columns, verified.result
     else:
@@ -144,6 +149,8 @@ def _check_verified(options: PlanOptions, profile: HardwareProfile) -> None:
         raise InputError(f"--verify compile needs a strategy that solves, such as cpsat; {options.strategy} does not")
     if options.streams > 1:
         raise InputError(f"--verify compile plans for one stream: leave out --streams {options.streams}")
+    from fusesolve.pipeline.verify import check_verify
+
     check_verify(profile)
 
 

@@ -15,7 +15,6 @@ from fusesolve.cost.table import TERMS
 from fusesolve.graph import Node
 from fusesolve.hardware import HardwareProfile
 from fusesolve.importers.native import native_document
-from fusesolve.pipeline.conflicts import explain_infeasible
 from fusesolve.pipeline.levels import levels_record
 from fusesolve.pipeline.memory import peak_memory
 from fusesolve.pipeline.planning import Planning
@@ -54,8 +53,17 @@ def assemble(
         unfused_peak_memory_bytes=peak_memory(program, alone) if unfused_ns is not None else None,
         space=_space_record(planning.priced), seconds=dict(planning.clock.seconds),
         groups=groups, warnings=_warnings(planning, program, order),
-        conflicts=explain_infeasible(planning, result), levels=levels_record(planning.options.objective, result),
+        conflicts=_conflicts(planning, result), levels=levels_record(planning.options.objective, result),
     )  # fmt: skip
+
+
+def _conflicts(planning: Planning, result: SolveResult) -> tuple[dict[str, Any], ...]:
+    """Why there is no plan, or none was found; what explains the first is loaded only then."""
+    if result.status is not Status.INFEASIBLE:
+        return tuple({"message": line} for line in result.conflicts)
+    from fusesolve.pipeline.conflicts import explain_infeasible
+
+    return explain_infeasible(planning, result)
 
 
 def assemble_groups(

@@ -10,16 +10,8 @@ from fusesolve.group import Refusal
 from fusesolve.pipeline.columns import ColumnSet, apply_pins, find_operators, make_problem
 from fusesolve.pipeline.memory import constant_bytes
 from fusesolve.pipeline.planning import Planning
-from fusesolve.solve import (
-    Least,
-    PartitionProblem,
-    Rule,
-    SolveResult,
-    Status,
-    find_core,
-    least_kernels,
-    least_live,
-)
+from fusesolve.solve import PartitionProblem, SolveResult
+from fusesolve.solve.core import Least, Rule, find_core, least_kernels, least_live
 
 
 def refuse_together(planning: Planning, names: Sequence[str]) -> Refusal | None:
@@ -33,8 +25,6 @@ def refuse_together(planning: Planning, names: Sequence[str]) -> Refusal | None:
 
 def explain_infeasible(planning: Planning, result: SolveResult) -> tuple[dict[str, Any], ...]:
     """Conflicts of an infeasible plan: each a message, and the rule, numbers and lever where there are some."""
-    if result.status is not Status.INFEASIBLE:
-        return tuple({"message": line} for line in result.conflicts)
     found = tuple(_homeless(planning)) or tuple(_contradictions(planning)) or tuple(_requests(planning))
     return found or tuple({"message": line} for line in result.conflicts)
 

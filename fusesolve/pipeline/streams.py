@@ -18,7 +18,6 @@ from fusesolve.pipeline.timing import wait_for
 from fusesolve.ragged import choose
 from fusesolve.solve import Limits, SolveResult, Status, solve
 from fusesolve.solve.chain import longest_chain
-from fusesolve.solve.schedule import solve_schedule
 from fusesolve.solve.tasks import ScheduleProblem, ScheduleResult, Task
 
 SEARCHED = ("cpsat", "unfused")  # strategies whose plans are proven over their columns
@@ -93,6 +92,8 @@ def _finish(chosen: Sequence[int], found: ScheduleResult, result: SolveResult, b
 def _schedule(
     planning: Planning, needs: _Needs, columns: ColumnSet, chosen: Sequence[int], streams: int
 ) -> ScheduleResult:
+    from fusesolve.solve.schedule import solve_schedule
+
     kernels = choose(columns.kernels, chosen)
     wanted = [needs.of(kernel) for kernel in kernels]
     tasks = tuple(

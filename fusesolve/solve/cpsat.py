@@ -14,12 +14,13 @@ from fusesolve.solve.baselines import offer_columns, solve_greedy
 from fusesolve.solve.control import Control, Finding
 from fusesolve.solve.halves import find_half_cuts
 from fusesolve.solve.instance import Instance, prepare_instance
-from fusesolve.solve.integer import Cap, Outcome, Task, Verdict, search
 from fusesolve.solve.linear import Certificate, LinearPoint, Relaxation
 from fusesolve.solve.memory import MemoryCut
 from fusesolve.solve.order import order_columns
 from fusesolve.solve.problem import PartitionProblem
 from fusesolve.solve.rows import Row, cut_cycles, find_violated, make_base_rows
+from fusesolve.solve.searching import Cap, Outcome, Task, Verdict, search
+from fusesolve.solve.ties import least_of_relaxation
 
 MAX_ROUNDS = 40
 MAX_HALF_ROUNDS = 10
@@ -279,6 +280,11 @@ def _settle_ties(frame: Frame, control: Control) -> None:
         return
     task = task_within(frame, best.cost, control, frame.instance.tie.tolist())
     control.stats["tied"] = len(task.kept)
+    settled = least_of_relaxation(task, best.cost, control)
+    if settled is not None:
+        offer_columns(frame.instance.problem, control, [frame.instance.origin[i] for i in settled])
+        control.stats.update(ties_settled=1, ties_cut=0)
+        return
     cap = Cap(weight=frame.instance.cost.tolist(), most=best.cost)
     outcome = search(replace(task, caps=(cap,)), control, TIE_WORK)
     if outcome.selected:

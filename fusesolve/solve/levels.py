@@ -15,8 +15,8 @@ from fusesolve.solve.baselines import offer_columns
 from fusesolve.solve.control import Control
 from fusesolve.solve.cpsat import frame_of, task_within
 from fusesolve.solve.instance import prepare_instance
-from fusesolve.solve.integer import Cap, Verdict, search
 from fusesolve.solve.problem import Level, Limits, PartitionProblem
+from fusesolve.solve.searching import Cap, Verdict, search
 from fusesolve.solve.sift import make_sieve
 from fusesolve.solve.sifted import worth_sifting
 from fusesolve.solve.table import blocks_of

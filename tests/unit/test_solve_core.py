@@ -1,6 +1,7 @@
 """Rules that exclude each other: the core is minimal, and the least limits are right, on a chain of three operators."""
 
-from fusesolve.solve import Column, Least, PartitionProblem, Rule, find_core, least_kernels, least_live
+from fusesolve.solve import Column, PartitionProblem
+from fusesolve.solve.core import Least, Rule, find_core, least_kernels, least_live
 
 
 def column(members: tuple[int, ...], reads: tuple[int, ...], writes: tuple[int, ...]) -> Column:
