@@ -9,6 +9,7 @@ its two contractions and grown from there.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 from fusesolve.candidates.loops import Nest, build_nest, joins_many
 from fusesolve.candidates.program import Operator, Program
@@ -21,6 +22,7 @@ SETS_PER_ATTENTION = 6000  # the same from one pair of contractions: rotary embe
 _HEAVY = frozenset({OpKind.CONTRACTION, OpKind.WINDOW})
 UNIT_LIMIT = 16  # operators of a unit
 RETURN_LIMIT = 20  # operators of a set that is not convex and of all that lies on paths between its members
+FEW_ROWS = 1024  # rows below which a kernel that needs whole rows may leave the device idle
 HULL_LIMIT = 40  # operators between the two contractions of an attention
 
 
@@ -274,23 +276,26 @@ class Grower:
         returning: frozenset[int] = frozenset()
         if self._reach(mask, members) & ~mask:
             returning = self._returning(mask, members) if self.left_out and not nest.heads else returning
-            if not 0 < len(returning) <= self.left_out or self._hull_fits(mask, members):
+            if not 0 < len(returning) <= self.left_out or self._hull_wins(mask, members):
                 return None
         seen.add(mask)
         found = build_nest(self.program, members)
         return replace(found, returning=returning) if returning else found
 
-    def _hull_fits(self, mask: int, members: Iterable[int]) -> bool:
-        """Whether the set and all that lies on paths between its members may share a kernel, or are too many to say.
+    def _hull_wins(self, mask: int, members: Iterable[int]) -> bool:
+        """Whether the set and all that lies on paths between its members share a kernel, or are too many to say.
 
         That kernel reads no more than the set, computes what lies on the paths from values that it has, and leaves
-        nothing to others; so the set alone is no candidate.
+        nothing to others; so the set alone is no candidate. Where it needs whole rows and has few of them it keeps few
+        blocks busy, while the set, without the reduction on the path, does not: then the set stays.
         """
         hull = self._reach(mask, members)
         if hull.bit_count() > RETURN_LIMIT:
             return True
         if hull not in self._hulls:
-            self._hulls[hull] = may_grow(build_nest(self.program, tuple(_bits(hull))).facts)
+            nest = build_nest(self.program, tuple(_bits(hull)))
+            rows = prod(nest.extent[loop] for loop in set(nest.out[nest.span]) - nest.reduced)
+            self._hulls[hull] = may_grow(nest.facts) and (not nest.reduced or rows >= FEW_ROWS)
         return self._hulls[hull]
 
     def _returning(self, mask: int, members: Iterable[int]) -> frozenset[int]:

@@ -25,7 +25,7 @@ __all__ = ["INTERRUPTED", "Kernel", "Space", "convex_hull", "enumerate_kernels",
 
 DROPPED_WRITES = 2
 RETURNING_OPERATORS = 128  # operators of a graph up to which such sets are looked for; more make the relaxation loose
-RETURNING_VALUES = 1  # values that a set may compute for itself although what they lead to outside comes back to it
+RETURNING_VALUES = 2  # values that a set may compute for itself although what they lead to outside comes back to it
 INTERRUPTED = "interrupted"
 STORED_KERNELS = 30_000  # kernels that are kept as objects; more are blocks
 

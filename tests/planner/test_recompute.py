@@ -25,6 +25,32 @@ def test_a_cast_that_two_far_readers_share_is_done_twice():
     assert exact.objective_ns > found.objective_ns
 
 
+FEW_ROWS = {
+    "one scale for the whole tensor": (
+        "bf16[4096,4096]",
+        ["xf = cast(x; to=f32)", "a = abs(xf)", "m = reduce_max(a; axis=0-1,keepdims=1)", "q = div(xf, m)",
+         "y = cast(q; to=f8e4m3)"],
+        2, 1.1 * 5 * 4096 * 4096,
+    ),
+    "norm of eight long rows": (
+        "f16[8,1048576]",
+        ["xf = cast(x; to=f32)", "m = reduce_mean(xf; axis=1,keepdims=1)", "c = sub(xf, m)", "s = mul(c, c)",
+         "v = reduce_mean(s; axis=1,keepdims=1)", "r = rsqrt(v)", "n = mul(c, r)", "y = cast(n; to=f16)"],
+        3, 1.1 * 8 * 8 * 1048576,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FEW_ROWS)
+def test_long_rows_are_read_again_in_their_own_type(name):
+    """One kernel would keep a block a row busy; of several kernels none writes the f32 copy: each casts x itself."""
+    kind, ops, kernels, traffic = FEW_ROWS[name]
+    found = plan(graph([f"x: {kind}"], ops, ["y"]), "a100")
+    assert len(found.groups) == kernels
+    assert found.dram_bytes <= traffic
+    assert all("xf" in group.nodes for group in found.groups)
+
+
 def test_a_scalar_that_is_cast_never_has_a_kernel_of_its_own():
     """Two far readers: it is computed again, or written by the way; a launch for four bytes is never right."""
     ops = ["s = cast(a; to=f32)", "y = mul(x, s)", "t = reduce_sum(y; axis=1)", "z = mul(w, s)"]

@@ -69,13 +69,13 @@ def sets_of(program: Program) -> Iterator[tuple[int, ...]]:
 def write_choices(program: Program, members: tuple[int, ...], recompute: bool) -> Iterator[tuple[frozenset[int], bool]]:
     """What a kernel may write: all that others need, with recomputation less one or two values; every member of use.
 
-    A set that is not convex leaves out the one value whose readers outside lead back into it.
+    A set that is not convex leaves out the one or two values whose readers outside lead back into it.
     """
     inside, below = set(members), descendants(program)
     made = [program.storage[value] for m in members for value in program.operators[m].writes]
     needed = {s.index for s in made if s.required or set(s.readers) - inside}
     back = {s.index for s in made if any(r not in inside and below[r] & inside for r in s.readers)}
-    if back and (not recompute or len(back) > 1):
+    if back and (not recompute or len(back) > 2):
         return
     ends = [set(program.operators[m].writes) for m in members if not set(program.succs[m]) & inside]
     for count in range(3 if recompute else 1):
