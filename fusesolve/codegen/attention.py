@@ -16,7 +16,7 @@ from fusesolve.codegen.folds import Fold
 from fusesolve.codegen.kernel import EmittedKernel, Task, TaskSource, Workspace, ceil_div
 from fusesolve.codegen.pointwise import over_points
 from fusesolve.codegen.scalars import UnsupportedError, compute_type
-from fusesolve.codegen.windows import enter, product
+from fusesolve.codegen.windows import enter, inner_extents, product
 from fusesolve.graph import DType, Graph, Node
 from fusesolve.ops import OPS, operand_types
 from fusesolve.ops.definition import OpKind
@@ -102,8 +102,11 @@ class Merge:
     out: str
 
 
-class Attention(ABC):
-    """Writes one attention group; `main` is the pipe's own kernel."""
+class Chain:
+    """Two contractions, the second over what the operators between make of the first's result.
+
+    Queries are rows of the first's left operand, keys its columns and the reduced loops of the second.
+    """
 
     def __init__(self, task: Task) -> None:
         self.task = task
@@ -112,9 +115,6 @@ class Attention(ABC):
         operators, graph = task.program.operators, task.program.graph
         ops = [operators[nest.members[i]] for i in nest.heads]
         self.nodes = [graph.nodes[op.node] for op in ops]
-        self.softmax = find_softmax(task)
-        if any(node.op != "matmul" for node in self.nodes):
-            raise UnsupportedError("attention over something else than matrix products is not supported")
         self.score: GemmLoops = gemm_loops(nest, self.first, ops[0])
         rows = frozenset((*self.score.batch, *self.score.m))
         self.width = tuple(loop for loop in nest.out[self.second] if loop not in rows)
@@ -127,23 +127,9 @@ class Attention(ABC):
         self.inner, self.head = self._size(self.score.k), self._size(self.width)
         self.chunk = ceil_div(ceil_div(self.n, self.split), self.keys) * self.keys
         self.stored = operand_type(task)
-        if self.head > 256:
-            raise UnsupportedError(f"heads of {self.head} do not fit the registers")
 
     def _size(self, loops: tuple[int, ...]) -> int:
         return prod(self.nest.extent[loop] for loop in loops)
-
-    def emit(self) -> tuple[EmittedKernel, ...]:
-        """All kernels of the group: the main one, and one that joins where it is split over keys."""
-        if self.split == 1:
-            return (self.main(None),)
-        rows = self.batch * self.m
-        space = Workspace(size=self.split * rows * (2 + self.head), kind="f32")
-        return self.main(space), self._joined()
-
-    @abstractmethod
-    def main(self, space: Workspace | None) -> EmittedKernel:
-        """The kernel that walks the keys; with `space`, a block leaves maxima, sums and results of its part there."""
 
     @property
     def tiles(self) -> int:
@@ -178,11 +164,62 @@ class Attention(ABC):
         """The text of an element of a contraction's operand at the current loop variables, in f32."""
         position = self.first if node is self.nodes[0] else self.second
         types = operand_types(source.graph, node)
-        depth = types[0].shape[-2 if node.attr("transpose_a") else -1]
-        found = product(source, node, source.coords(position), source.folded(position, (depth,)))
+        inner = source.folded(position, inner_extents(node, types))
+        found = product(source, node, source.coords(position), inner)
         side = 0 if left else 1
         where = enter(source, open_, found.left, found.lead, types[0].shape) if left else found.right
         return source.cast(source.operand(node.inputs[side], types[side], where), types[side], "f32")
+
+    def strip(self, source: TaskSource, which: str, rows: int, start: int) -> None:
+        """Load the rows of one operand (q, k or v) into the f32 array `sh` from element `start`, zero outside."""
+        side, columns = self.side(which), self.head if which == "v" else self.inner
+        count = rows * columns
+        with source.block(f"for q in range({ceil_div(count, self.threads)}):"):
+            source.line(f"f = u32(tid + u32(q) * u32({self.threads}))")
+            with source.block(f"if f < u32({count}):") if count % self.threads else source.scope():
+                source.line(f"ci = u32(f % u32({columns}))")
+                source.line(f"{side.flat} = u32({side.base} + f // u32({columns}))")
+                source.line("x = f32(0)")
+                with source.block(f"if {side.flat} < {side.end}:"):
+                    place, depth = len(source.lines), source.depth
+                    with ExitStack() as open_:
+                        source.line(f"x = {self.element(source, open_, which)}")
+                    source.unravel(side.flat, side.loops, place, depth)
+                    source.unravel("ci", side.inner, place, depth)
+                source.line(f"sh[u32({start}) + f] = x")
+
+    def store(self, source: TaskSource, out: str) -> None:
+        """The operators behind the second contraction, whose result is `out`, and the stores."""
+        name = self.nodes[1].outputs[0]
+        if compute_type(source.graph.type_of(name).dtype) != "f32":
+            raise UnsupportedError("attention with another result type than f32, f16 or bf16 is not supported")
+        source.known[name] = (source.coords(self.second), source.value(out))
+        for storage in self.task.kernel.writes:
+            source.write_at(storage, frozenset(self.nest.out[self.second]))
+
+
+class Attention(Chain, ABC):
+    """Writes one attention group around an online softmax; `main` is the pipe's own kernel."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        self.softmax = find_softmax(task)
+        if any(node.op != "matmul" for node in self.nodes):
+            raise UnsupportedError("attention over something else than matrix products is not supported")
+        if self.head > 256:
+            raise UnsupportedError(f"heads of {self.head} do not fit the registers")
+
+    def emit(self) -> tuple[EmittedKernel, ...]:
+        """All kernels of the group: the main one, and one that joins where it is split over keys."""
+        if self.split == 1:
+            return (self.main(None),)
+        rows = self.batch * self.m
+        space = Workspace(size=self.split * rows * (2 + self.head), kind="f32")
+        return self.main(space), self._joined()
+
+    @abstractmethod
+    def main(self, space: Workspace | None) -> EmittedKernel:
+        """The kernel that walks the keys; with `space`, a block leaves maxima, sums and results of its part there."""
 
     def logit(self, source: TaskSource, dot: str) -> str:
         """The name of what is exponentiated at the current query and key, from their product `dot`."""
@@ -227,12 +264,7 @@ class Attention(ABC):
         if source.used & keys:
             raise UnsupportedError("what lies between softmax and second contraction differs from key to key")
         source.used |= before
-        name = self.nodes[1].outputs[0]
-        if compute_type(source.graph.type_of(name).dtype) != "f32":
-            raise UnsupportedError("attention with another result type than f32, f16 or bf16 is not supported")
-        source.known[name] = (source.coords(self.second), source.value(f"{out} * {tail}"))
-        for storage in self.task.kernel.writes:
-            source.write_at(storage, frozenset(self.nest.out[self.second]))
+        self.store(source, f"{out} * {tail}")
 
     def _joined(self) -> EmittedKernel:
         """The second kernel of a split: maxima, sums and results of the parts in one."""

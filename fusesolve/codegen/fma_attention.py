@@ -4,10 +4,8 @@
 maximum, sum and part of the result; the lanes of a row are joined at the end.
 """
 
-from contextlib import ExitStack
-
 from fusesolve.codegen.attention import MAXIMUM, SUM, Attention
-from fusesolve.codegen.kernel import STATIC_SHARED, EmittedKernel, Task, TaskSource, Workspace, ceil_div
+from fusesolve.codegen.kernel import STATIC_SHARED, EmittedKernel, Task, TaskSource, Workspace
 from fusesolve.codegen.lanes import Partial, Team, join_lanes
 from fusesolve.cost.gpu.layout import attention_bytes
 
@@ -29,7 +27,7 @@ class FmaAttention(Attention):
         dynamic = shared > STATIC_SHARED - 4096
         self.begin(source)
         self._declare(source, 0 if dynamic else elements)
-        self._strip(source, "q", self.queries, 0)
+        self.strip(source, "q", self.queries, 0)
         self._walk(source)
         self._lanes(source)
         self._finish(source, space)
@@ -49,24 +47,6 @@ class FmaAttention(Attention):
         source.line("high = f32(-inf)")
         source.line("total = f32(0)")
 
-    def _strip(self, source: TaskSource, which: str, rows: int, start: int) -> None:
-        """Load the rows of one operand (q, k or v) into shared memory from element `start`, zero outside."""
-        side, columns = self.side(which), self.head if which == "v" else self.inner
-        count = rows * columns
-        with source.block(f"for q in range({ceil_div(count, self.threads)}):"):
-            source.line(f"f = u32(tid + u32(q) * u32({self.threads}))")
-            with source.block(f"if f < u32({count}):") if count % self.threads else source.scope():
-                source.line(f"ci = u32(f % u32({columns}))")
-                source.line(f"{side.flat} = u32({side.base} + f // u32({columns}))")
-                source.line("x = f32(0)")
-                with source.block(f"if {side.flat} < {side.end}:"):
-                    place, depth = len(source.lines), source.depth
-                    with ExitStack() as open_:
-                        source.line(f"x = {self.element(source, open_, which)}")
-                    source.unravel(side.flat, side.loops, place, depth)
-                    source.unravel("ci", side.inner, place, depth)
-                source.line(f"sh[u32({start}) + f] = x")
-
     def _walk(self, source: TaskSource) -> None:
         """Tiles of keys: load keys and values, then every thread takes its keys of the tile."""
         source.line("n_base = first")
@@ -74,8 +54,8 @@ class FmaAttention(Attention):
         v_start = k_start + self.keys * self.inner
         with source.block("while n_base < end:"):
             source.line("cuda.syncthreads()")
-            self._strip(source, "k", self.keys, k_start)
-            self._strip(source, "v", self.keys, v_start)
+            self.strip(source, "k", self.keys, k_start)
+            self.strip(source, "v", self.keys, v_start)
             source.line("cuda.syncthreads()")
             source.line("w = lane")
             with source.block(f"while w < u32({self.keys}) and n_base + w < end:"):

@@ -7,7 +7,7 @@ computes what follows.
 from fusesolve.codegen.kernel import EmittedKernel, Task, Workspace, ceil_div
 from fusesolve.codegen.lanes import join_lanes
 from fusesolve.codegen.pointwise import over_points
-from fusesolve.codegen.rows import Held, RowKernel, RowShape, row_shape
+from fusesolve.codegen.rows import Held, RowKernel, RowShape, fold_of, row_shape, start_fold
 from fusesolve.codegen.scalars import UnsupportedError
 
 
@@ -35,8 +35,8 @@ class _SplitRows:
         """The kernel of the partial results, and the one that joins them."""
         stages = self.inner.stages()
         folds = stages.get(0, [])
-        kinds = {self.inner.fold_of(i).kind for i in folds}
-        if set(stages) != {0} or len(kinds) != 1 or any(self.inner.fold_of(i).indexed for i in folds):
+        kinds = {fold_of(self.task, i).kind for i in folds}
+        if set(stages) != {0} or len(kinds) != 1 or any(fold_of(self.task, i).indexed for i in folds):
             raise UnsupportedError("only sums and extrema of one type and one pass can be split over blocks")
         stores = [s for s in self.task.kernel.writes if self.inner.is_late(s)]
         if any(self.task.nest.stage[self.task.writer(s)] for s in stores):
@@ -48,7 +48,7 @@ class _SplitRows:
         source, shape, team = self.source, self.shape, self.shape.team
         place = self.inner.begin()
         blocks = ceil_div(shape.rows, team.rows)
-        parts = [self.inner.start_fold(i) for i in folds]
+        parts = [start_fold(self.source, self.task, i) for i in folds]
         source.line(f"j = u32(part * u32({shape.chunk}) + lane)")
         source.line(f"end = min(u32((part + u32(1)) * u32({shape.chunk})), u32({shape.length}))")
         with source.block("while j < end:"):
@@ -69,7 +69,7 @@ class _SplitRows:
 
         def body() -> None:
             for n, i in enumerate(folds):
-                fold = self.inner.fold_of(i)
+                fold = fold_of(task, i)
                 total = source.value(fold.start(), "r")
                 with source.block(f"for c in range({shape.split}):"):
                     other = f"w0[(u32({n * shape.split}) + u32(c)) * u32({shape.rows}) + p]"

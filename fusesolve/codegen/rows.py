@@ -174,28 +174,11 @@ class RowKernel:
         ]  # fmt: skip
         written.update(stores)
         self.walk += 1
-        parts = [self.start_fold(i) for i in folds]
+        parts = [start_fold(self.source, self.task, i) for i in folds]
         self._walk(folds, parts, stores)
         join_lanes(source, self.shape.team, parts)
         for i, part in zip(folds, parts, strict=True):
-            self._finish(i, part)
-
-    def fold_of(self, i: int) -> Fold:
-        """The fold of the reduction at a position."""
-        graph, op = self.task.program.graph, self.task.program.operators[self.task.nest.members[i]]
-        node = graph.nodes[op.node]
-        return make_fold(node.op, graph.type_of(node.reads[0]), graph.type_of(node.outputs[0]), op.reduced)
-
-    def start_fold(self, i: int) -> Partial:
-        """Begin the fold of the reduction at a position."""
-        fold = self.fold_of(i)
-        total = self.source.value(fold.start(), "r")
-        return Partial(fold, total, self.source.value("i64(0)", "r") if fold.indexed else "")
-
-    def _finish(self, i: int, part: Partial) -> None:
-        name = self.task.node_outputs(i)[0]
-        text = part.place if part.fold.indexed else self.source.value(part.fold.finish(part.total))
-        self.source.known[name] = (self.source.coords(i), text)
+            finish_fold(self.source, self.task, i, part)
 
     def _walk(self, folds: list[int], parts: list[Partial], stores: list[int]) -> None:
         """The loop over the row's elements of this thread."""
@@ -220,16 +203,13 @@ class RowKernel:
         place, depth = len(source.lines), source.depth
         source.aliases.append((_flat(source, shape.inner_order), Var("j", shape.length)))
         for i, part in zip(folds, parts, strict=True):
-            self._accumulate(i, part)
+            accumulate(source, self.task, i, part)
         if stores:
             with source.block("if live:") if self._tail else nullcontext():
                 for storage in stores:
                     source.write_at(storage, frozenset((*shape.row_order, *shape.inner_order)))
         source.aliases.pop()
         source.unravel("j", shape.inner_order, place, depth)
-
-    def _accumulate(self, i: int, part: Partial) -> None:
-        accumulate(self.source, self.task, i, part)
 
     def _hoist(self, stage: int) -> None:
         """Compute what a row needs once, before the next pass: operators without a loop along the row."""
@@ -298,6 +278,26 @@ class RowKernel:
         self.source.line(f"{name} = {self.source.narrow(storage, loaded, self.shape.mode)}")
         self.held.filled.add(key)
         return loaded
+
+
+def fold_of(task: Task, i: int) -> Fold:
+    """The fold of the reduction at a position."""
+    graph, op = task.program.graph, task.program.operators[task.nest.members[i]]
+    node = graph.nodes[op.node]
+    return make_fold(node.op, graph.type_of(node.reads[0]), graph.type_of(node.outputs[0]), op.reduced)
+
+
+def start_fold(source: KernelSource, task: Task, i: int) -> Partial:
+    """Begin the fold of the reduction at a position."""
+    fold = fold_of(task, i)
+    total = source.value(fold.start(), "r")
+    return Partial(fold, total, source.value("i64(0)", "r") if fold.indexed else "")
+
+
+def finish_fold(source: KernelSource, task: Task, i: int, part: Partial) -> None:
+    """Let the result of a complete fold be known."""
+    text = part.place if part.fold.indexed else source.value(part.fold.finish(part.total))
+    source.known[task.node_outputs(i)[0]] = (source.coords(i), text)
 
 
 def accumulate(source: KernelSource, task: Task, i: int, part: Partial) -> None:

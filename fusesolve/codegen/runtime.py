@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import IO, TYPE_CHECKING, Any, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 from fusesolve.errors import MissingError, ValidationError
 
@@ -37,6 +37,9 @@ def check_extra(step: str) -> None:
         raise MissingError(f"{step}: {EXTRA}")
 
 
+LOAD = "load "  # the request to import another file, before its name
+
+
 class KernelError(ValidationError):
     """A kernel that the simulator could not run or the compiler refused; the message ends with what it said."""
 
@@ -51,12 +54,25 @@ class _Child:
         self.folder = tempfile.TemporaryDirectory(prefix="fusesolve-")
         self.path = Path(self.folder.name) / "plan.py"
         self.path.write_text(text, encoding="utf-8")
+        self.loaded = 0  # files that were imported after the first
         self.log = (Path(self.folder.name) / "log").open("w+", encoding="utf-8")
         self.process = subprocess.Popen(  # noqa: S603  our own interpreter and module
             [sys.executable, "-W", "ignore", "-m", "fusesolve.codegen.runtime", verb, str(self.path)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, text=True,
             env={**os.environ, "NUMBA_ENABLE_CUDASIM": "1" if verb == "simulate" else "0"},
         )  # fmt: skip
+
+    def load(self, text: str) -> None:
+        """Import another file in place of the one before; KernelError where that fails."""
+        self.loaded += 1  # a new name: Python keeps what it compiled of a file by its name, second and size
+        path = self.path.with_stem(f"plan{self.loaded}")
+        path.write_text(text, encoding="utf-8")
+        self.ask(LOAD + path.name)
+
+    @property
+    def running(self) -> bool:
+        """Whether the process has not ended."""
+        return self.process.poll() is None
 
     def ask(self, request: str) -> str:
         """The answer to one request; KernelError with the child's last words where it has ended."""
@@ -90,20 +106,38 @@ class _Child:
         self.folder.cleanup()
 
 
-class Simulator:
-    """Runs the groups of one generated file in the CUDA simulator; a context manager."""
+class _Tool:
+    """What runs or compiles the kernels of one generated file at a time; a context manager."""
+
+    what: ClassVar[str]
+    verb: ClassVar[str]
 
     def __init__(self, text: str) -> None:
-        check_extra("the CUDA simulator")
-        self._child = _Child(text, "simulate")
+        check_extra(self.what)
+        self._child = _Child(text, self.verb)
 
-    def __enter__(self) -> "Simulator":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._child.close()
+
+    @property
+    def running(self) -> bool:
+        """Whether it can still be asked: a kernel that raises ends it."""
+        return self._child.running
+
+    def load(self, text: str) -> None:
+        """Take another generated file; KernelError where it cannot be imported."""
+        self._child.load(text)
+
+
+class Simulator(_Tool):
+    """Runs the groups of one generated file in the CUDA simulator."""
+
+    what, verb = "the CUDA simulator", "simulate"
 
     def run(self, group: int, reads: "Sequence[Array]") -> "list[Array]":
         """What the launcher of a group writes, as flat byte arrays, from the arrays that it reads.
@@ -135,20 +169,10 @@ class Compiled:
     code: int
 
 
-class Compiler:
-    """Compiles the kernels of one generated file with no device; a context manager."""
+class Compiler(_Tool):
+    """Compiles the kernels of one generated file with no device."""
 
-    def __init__(self, text: str) -> None:
-        check_extra("the CUDA compiler")
-        self._child = _Child(text, "compile")
-
-    def __enter__(self) -> "Compiler":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._child.close()
+    what, verb = "the CUDA compiler", "compile"
 
     def compile(self, name: str, types: Sequence[str], capability: tuple[int, int]) -> Compiled:
         """The kernel function `name` for one-dimensional arrays of the element types, for a compute capability.
@@ -182,6 +206,9 @@ def simulate(path: Path, requests: IO[str]) -> None:
     module = load_generated(path)
     folder = path.parent
     for line in requests:
+        if line.startswith(LOAD):
+            module = _loaded(path, line)
+            continue
         group, count = map(int, line.split())
         launcher, read_slots, write_slots = module.GROUPS[group]
         reads = [
@@ -198,6 +225,13 @@ def simulate(path: Path, requests: IO[str]) -> None:
         os.write(1, f"{len(writes)}\n".encode())
 
 
+def _loaded(path: Path, request: str) -> ModuleType:
+    """Import the file beside `path` that a request names, and answer."""
+    module = load_generated(path.with_name(request.removeprefix(LOAD).strip()))
+    os.write(1, b"0\n")
+    return module
+
+
 def poisoned(size: int, kind: Any) -> "Array":
     """A fresh result array full of `POISON`."""
     import numpy as np
@@ -210,6 +244,9 @@ def compile_kernels(path: Path, requests: IO[str]) -> None:
     refusal: type[Exception] = importlib.import_module("numba.core.errors").NumbaError
     module = load_generated(path)
     for line in requests:
+        if line.startswith(LOAD):
+            module = _loaded(path, line)
+            continue
         request = json.loads(line)
         function = getattr(module, request["name"]).py_func
         try:

@@ -8,6 +8,7 @@ from fusesolve.codegen.kernel import EmittedKernel, Task, emit_by
 from fusesolve.codegen.packed import pack_parts
 from fusesolve.codegen.planned import PlannedKernel
 from fusesolve.codegen.pointwise import emit_pointwise
+from fusesolve.codegen.ranked import emit_ranked
 from fusesolve.codegen.reductions import emit_rows
 from fusesolve.codegen.scalars import UnsupportedError
 from fusesolve.codegen.siblings import emit_siblings
@@ -43,6 +44,7 @@ EMITTERS: Mapping[Template, Callable[[Task], tuple[EmittedKernel, ...]]] = {
     Template.CONTRACTION: emit_contraction,
     Template.ATTENTION: emit_attention,
     Template.REDUCTION: emit_rows,
+    Template.OPAQUE: emit_ranked,
 }
 
 

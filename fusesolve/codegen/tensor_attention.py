@@ -14,6 +14,7 @@ import numpy as np
 from fusesolve.codegen.attention import MAXIMUM, SUM, Attention, Merge
 from fusesolve.codegen.copies import copied
 from fusesolve.codegen.fma_attention import FmaAttention
+from fusesolve.codegen.held_rows import HeldRows
 from fusesolve.codegen.kernel import UNROLL_LIMIT, EmittedKernel, Task, TaskSource, Workspace
 from fusesolve.codegen.lanes import Partial, Team, join_lanes
 from fusesolve.codegen.tensor_flash import Flash
@@ -27,6 +28,8 @@ WEIGHT = 25  # machine instructions of a score's exponential, maximum and sum
 
 def emit_attention(task: Task) -> tuple[EmittedKernel, ...]:
     """The kernel of an attention group, or the two of one that is split over keys: 16-bit types on the tensor pipe."""
+    if task.tile("mode", 1) > 1:
+        return HeldRows(task).emit()
     plain = FmaAttention(task)
     return TensorAttention(task).emit() if plain.stored is not DType.F32 else plain.emit()
 

@@ -25,13 +25,17 @@ def capability_of(profile: HardwareProfile) -> tuple[int, int]:
     return int(major), int(minor)
 
 
-def compile_plan(planned: PlannedProgram, profile: HardwareProfile) -> tuple[KernelResult, ...]:
+def compile_plan(
+    planned: PlannedProgram, profile: HardwareProfile, store: CompileStore | None = None
+) -> tuple[KernelResult, ...]:
     """Every group that has source, compiled for the profile; groups without it are not judged.
+
+    `store`: what was compiled before, by source; None keeps nothing.
 
     A group fails where it spills although the plan says that it does not, and where its kernel cannot run on the
     device. MissingError (exit 4) where the compiler refuses a kernel.
     """
-    compiler = GroupCompiler(planned.program, profile, capability_of(profile), CompileStore())
+    compiler = GroupCompiler(planned.program, profile, capability_of(profile), store or CompileStore())
     made = generate(planned, runs=False)
     found = compiler.compile(planned.kernels, made)
     return tuple(

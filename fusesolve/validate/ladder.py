@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from fusesolve.codegen.module import GeneratedPlan, generate
 from fusesolve.codegen.planned import PlannedKernel, PlannedProgram, read_plan
+from fusesolve.codegen.ranked import RANKED
 from fusesolve.errors import InputError
 from fusesolve.graph import Graph
 from fusesolve.hardware import HardwareProfile
@@ -298,8 +299,9 @@ class _Judge:
 
 
 def has_source(planned: PlannedProgram, kernel: PlannedKernel) -> bool:
-    """Whether a plan's kernel is one that fusesolve writes: no library call, no opaque operator."""
-    opaque = any(planned.program.operators[m].kind is OpKind.OPAQUE for m in kernel.members)
+    """Whether a plan's kernel is one that fusesolve writes: no library call, no opaque operator but a sort."""
+    nodes, operators = planned.graph.nodes, [planned.program.operators[m] for m in kernel.members]
+    opaque = any(op.kind is OpKind.OPAQUE and nodes[op.node].op not in RANKED for op in operators)
     return kernel.implementation == "generated" and not opaque
 
 

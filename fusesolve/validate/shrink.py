@@ -255,8 +255,11 @@ class _Attempt:
             builder.warn(warning)
         weights = set(graph.weights)
         for name in (*graph.inputs, *graph.weights):
-            kind = graph.type_of(name)
-            builder.input(name, type(kind)(kind.dtype, self._shape(name)), weight=name in weights)
+            kind, value = graph.type_of(name), graph.values[name]
+            builder.input(
+                name, type(kind)(kind.dtype, self._shape(name)), weight=name in weights, alias_out=value.alias_out,
+                external=value.external,
+            )
         for node in graph.nodes:
             self._node(node)
         for name in graph.outputs:

@@ -7,6 +7,7 @@ import pytest
 from fusesolve import plan
 from fusesolve.codegen.module import generate
 from fusesolve.codegen.planned import read_plan
+from fusesolve.codegen.preamble import PREAMBLE
 from fusesolve.codegen.runtime import Compiler, KernelError, text_bytes
 from fusesolve.errors import InputError, MissingError
 from fusesolve.hardware_yaml import load_profile
@@ -36,11 +37,12 @@ def test_every_group_compiles_without_spills(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("capability", [(8, 0), (9, 0), (10, 0)])
 def test_every_template_compiles_for_three_generations(capability):
-    for name in GOLDEN:
-        graph, document = golden_document(name)
-        planned = read_plan(document, graph)
-        made = generate(planned)
-        with Compiler(made.text) as compiler:
+    with Compiler(PREAMBLE) as compiler:
+        for name in GOLDEN:
+            graph, document = golden_document(name)
+            planned = read_plan(document, graph)
+            made = generate(planned)
+            compiler.load(made.text)
             for item in made.kernels[0]:
                 kinds = [
                     planned.program.storage[s].type.dtype.value if s >= 0 else made.workspaces[0].kind

@@ -2,12 +2,14 @@
 
 import importlib.util
 import json
+from contextlib import ExitStack
 from functools import cache
 from unittest.mock import patch
 
 import pytest
 
 from fusesolve import plan
+from fusesolve.codegen.runtime import Simulator
 from fusesolve.pipeline import packing
 from tests.cudasim.graphs import case_graph
 
@@ -32,3 +34,19 @@ def _planned(name: str, strategy: str) -> str:
 def document_of():
     """`document_of("unary")`: the plan document of a small graph, every contraction generated."""
     return lambda name, **options: json.loads(planned_document(name, **options))
+
+
+@pytest.fixture(scope="session")
+def simulator_of():
+    """`simulator_of(text)`: a simulator of a generated file, one process for all tests while no kernel ends it."""
+    with ExitStack() as open_:
+        made: list[Simulator] = []
+
+        def load(text: str) -> Simulator:
+            if made and made[-1].running:
+                made[-1].load(text)
+            else:
+                made.append(open_.enter_context(Simulator(text)))
+            return made[-1]
+
+        yield load

@@ -4,7 +4,6 @@ import pytest
 
 from fusesolve.codegen.module import generate
 from fusesolve.codegen.planned import read_plan
-from fusesolve.codegen.runtime import Simulator
 from fusesolve.reference import random_feeds
 from fusesolve.validate.ladder import compare
 from fusesolve.validate.simulate import SimulatedKernel
@@ -15,12 +14,11 @@ pytestmark = [needs_numba_cuda, pytest.mark.slow]
 
 
 @pytest.mark.parametrize("name", GOLDEN)
-def test_golden_source_equals_the_reference(name):
+def test_golden_source_equals_the_reference(simulator_of, name):
     graph, document = golden_document(name)
     planned = read_plan(document, graph)
     made = generate(planned)
-    with Simulator(made.text) as simulator:
-        execute = SimulatedKernel(planned, made, simulator)
-        groups, fault = compare(planned, execute, random_feeds(graph, 0), made.refused)
+    execute = SimulatedKernel(planned, made, simulator_of(made.text))
+    groups, fault = compare(planned, execute, random_feeds(graph, 0), made.refused)
     assert fault is None
     assert groups[0].ok, groups[0].note

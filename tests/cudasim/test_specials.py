@@ -5,7 +5,6 @@ import json
 import pytest
 
 from fusesolve import plan
-from fusesolve.codegen.runtime import Simulator
 from fusesolve.importers.native import parse_native
 from fusesolve.validate.ladder import compare, plan_graph, validate_plan
 from fusesolve.validate.simulate import SimulatedKernel, simulated_plan
@@ -16,11 +15,10 @@ pytestmark = [needs_numba_cuda, pytest.mark.slow]
 
 
 @pytest.mark.parametrize("name", ["unary", "binary", "movement", "attention"])
-def test_special_values_come_out_as_in_numpy(document_of, name):
+def test_special_values_come_out_as_in_numpy(simulator_of, document_of, name):
     planned, made = simulated_plan(document_of(name), plan_graph(document_of(name)))
-    with Simulator(made.text) as simulator:
-        execute = SimulatedKernel(planned, made, simulator)
-        groups, fault = compare(planned, execute, special_feeds(planned.graph, 5), made.refused)
+    execute = SimulatedKernel(planned, made, simulator_of(made.text))
+    groups, fault = compare(planned, execute, special_feeds(planned.graph, 5), made.refused)
     assert fault is None
     assert all(item.ok for item in groups), [(item.nodes, item.note) for item in groups if not item.ok]
 

@@ -106,6 +106,14 @@ GOLDEN = {
         ["s = matmul(q, k; transpose_b=1)", "p = softmax(s; axis=2)", "o = matmul(p, v)"], "attention",
         {"tile_m": 16, "tile_n": 64, "split": 2, "mode": 1},
     ),
+    "held_layernorm": (
+        ["x: f32[2,9,12]", "w: f32[12,37]", "g: f32[37]", "b: f32[37]", "v: f32[37,21]", "z: f32[21]"],
+        ["s = matmul(x, w)", "n = layernorm(s, g, b; axis=2)", "o = matmul(n, v)", "y = add(o, z)"], "attention",
+        {"tile_m": 8, "tile_n": 64, "split": 1, "mode": 2},
+    ),
+    "ranked_topk": (
+        ["x: f16[3,9,5]"], ["v, i = topk(x; k=2, axis=1)"], "opaque", {"threads": 64, "per_thread": 2},
+    ),
     "window_pool": (
         ["x: f32[1,2,5,6]"], ["p = avgpool(x; k=3-3, stride=2-2, pad=1-1-1-1)"], "pointwise",
         {"threads": 128, "per_thread": 1},
@@ -154,7 +162,7 @@ PARTS = {
 def golden_document(name):
     """Graph and plan document of one golden case: one group of everything."""
     inputs, ops, template, tiling = GOLDEN[name]
-    results = [op.split("=")[0].strip() for op in ops]
+    results = [item.strip() for op in ops for item in op.split("=")[0].split(",")]
     outputs = [name for name in results if not any(re.search(rf"[(, ]{name}[,;)]", op) for op in ops)]
     text = json.dumps(
         {"format": "fusesolve-graph/1", "name": "golden", "inputs": inputs, "ops": ops, "outputs": outputs}

@@ -302,14 +302,22 @@ def test_a_library_has_one_tile_for_a_head_width(head, rows, tile):
     assert {(every["tile_m"][0][i], every["tile_n"][0][i]) for i in np.flatnonzero(offered)} == {tile}
 
 
-def test_a_tail_that_is_not_linear_needs_two_passes_over_the_keys():
-    item = workload(Template.ATTENTION, batch=1, m=64, n=1024, k=64, head=64, linear_tail=0, tensor_rate=F16,
+@pytest.mark.parametrize(("linear", "mode", "missing"), [(0, 1, 1.0), (0, 2, 0.0), (1, 1, 0.0), (1, 2, 1.0)])
+def test_a_tail_that_is_not_linear_needs_whole_rows(linear, mode, missing):
+    item = workload(Template.ATTENTION, batch=1, m=64, n=512, k=64, head=64, linear_tail=linear, tensor_rate=F16,
                     operand_bytes=2)  # fmt: skip
-    for mode, missing in ((1, 1.0), (2, 0.0)):
-        res, _ = attention.evaluate(
-            DEVICE, columns(item), tiling(tile_m=64, tile_n=64, split=1, mode=mode), library=False
-        )
-        assert value(res, "missing_blocks") == missing
+    res, _ = attention.evaluate(DEVICE, columns(item), tiling(tile_m=16, tile_n=64, split=1, mode=mode), library=False)
+    assert value(res, "missing_blocks") == missing
+    if mode == 2:
+        assert value(res, "shared_bytes") == 16 * (64 + 512) * 4
+
+
+def test_products_of_held_rows_take_a_word_of_shared_memory_each():
+    item = workload(Template.ATTENTION, batch=1, m=8, n=512, k=64, head=64, linear_tail=0, tensor_rate=-1,
+                    operand_bytes=4)  # fmt: skip
+    _, found = attention.evaluate(DEVICE, columns(item), tiling(tile_m=8, tile_n=64, split=1, mode=2), library=False)
+    alone = 8 * 512 * 128 * 4 * (9 / 8) / (DEVICE.shared_bytes_per_s / DEVICE.units)  # eight rows share a load
+    assert us(found, "tensor") * DEVICE.units == pytest.approx(alone * 1e6)
 
 
 def test_an_opaque_kernel_streams_its_bytes():

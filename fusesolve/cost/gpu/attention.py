@@ -12,24 +12,26 @@ from fusesolve.cost.gpu import terms as t
 from fusesolve.cost.gpu.contraction import peak_rate
 from fusesolve.cost.gpu.device import Device
 from fusesolve.cost.gpu.fitted import FITTED
-from fusesolve.cost.gpu.layout import attention_bytes, flash_bytes
+from fusesolve.cost.gpu.layout import HELD_ROWS, attention_bytes, flash_bytes, held_bytes
 from fusesolve.cost.table import Array, Columns, Flags
 
 TILES = ((16, 64), (16, 128), (32, 64), (64, 32), (64, 64), (64, 128), (128, 64), (128, 128), (192, 128))
 LIBRARY_TILES = ((64, 128), (64, 96), (64, 80), (64, 64), (128, 128), (128, 96), (128, 80), (128, 64), (192, 128))
 SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128)
 LIBRARY_SPLITS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 64, 80, 96, 128)
-PASSES = (1, 2)  # 2: maximum and sum first, then probabilities again; needed where the tail is not linear
+HELD_TILES = (8, 16, 32, 64)  # query rows where whole rows are held
+HELD_REGISTERS = 44.0  # median of 24 compiled kernels (34 to 61), sm_80 and sm_90, CUDA 13.5, Numba CUDA 0.30
+HELD_CODE = 16_500.0  # bytes, median of the same (11,000 to 37,000)
 OVERLAP = 2.0  # p-norm of compute and memory time
 PREPARED = 992  # sequences that FlashAttention-3's scheduler looks at ahead of the kernel; more go without
 
 
 def tilings(*, library: bool) -> dict[str, Array]:
-    """All (query rows, keys, split over keys, passes) as (1, n) columns; a library makes one pass."""
+    """All (query rows, keys, split over keys, mode) as (1, n) columns; `mode` 2 holds whole rows, no library does."""
     if library:
         rows = [(m, n, s, 1) for m, n in LIBRARY_TILES for s in LIBRARY_SPLITS]
     else:
-        rows = [(m, n, s, p) for m, n in TILES for s in SPLITS for p in PASSES if s == 1 or p == 1]
+        rows = [(m, n, s, 1) for m, n in TILES for s in SPLITS] + [(m, 64, 1, 2) for m in HELD_TILES]
     grid = np.array(rows, dtype=np.float64)
     return {
         "tile_m": grid[None, :, 0], "tile_n": grid[None, :, 1], "split": grid[None, :, 2], "mode": grid[None, :, 3]
@@ -47,19 +49,22 @@ def evaluate(device: Device, w: Columns, tile: Columns, *, library: bool) -> tup
     made = _library_made(w, tile, threads, head) if library else _made(device, w, tile, threads)
     size = (queries, keys, inner, head) if library else (queries, keys, w["k"], w["head"])
     shared = attention_bytes(*size, w["operand_bytes"])
-    shared = shared if library else np.where(_flash(w), flash_bytes(*size), shared)
+    held = tile["mode"] > 1
+    if not library:
+        shared = np.where(_flash(w), flash_bytes(*size), shared)
+        shared = np.where(held, held_bytes(queries, w["k"], w["n"]), shared)
     res = t.resources(
         device, w, demand=made[0], threads=threads, blocks=tiles * apart * w["batch"] * tile["split"],
         shared=shared, code=made[1],
         dram_bytes=w["read_bytes"] + w["write_bytes"],
     )  # fmt: skip
-    wrong = (w["linear_tail"] < 1) & (tile["mode"] < 2) | (tile["split"] > 1) & (tile["mode"] > 1)
+    wrong = (w["linear_tail"] < 1) != held
     wrong |= (tile["split"] > 1) & (tile["split"] > np.ceil(w["n"] / keys))
     if library:
         wrong = wrong | ~_offered(device, w, tile)
     res["missing_blocks"] = np.where(wrong, 1.0, res["missing_blocks"])
     rows = np.minimum(w["m"] / apart, queries)
-    blocks = _key_blocks(w, tile, tiles)
+    blocks = _key_blocks(w, tile, tiles, held)
     found = _terms(device, w, tile, res, blocks, rows=rows, inner=inner, head=head, library=library)
     return res, t.overhead_terms(device, res) | found
 
@@ -75,10 +80,10 @@ def _made(device: Device, w: Columns, tile: Columns, threads: Array) -> tuple[Ar
     registers = features.attention_registers(w, tile, threads, device.newer)
     flash = features.flash_registers(w, tile, device.newer)
     code, flash_code = features.attention_code(w, tile, threads), features.flash_code(w, tile)
-    return (
-        np.where(_flash(w), FITTED["flash_registers"].of(flash), FITTED["attention_registers"].of(registers)),
-        np.where(_flash(w), FITTED["flash_code"].of(flash_code), FITTED["attention_code"].of(code)),
-    )
+    taken = np.where(_flash(w), FITTED["flash_registers"].of(flash), FITTED["attention_registers"].of(registers))
+    size = np.where(_flash(w), FITTED["flash_code"].of(flash_code), FITTED["attention_code"].of(code))
+    held = tile["mode"] > 1
+    return np.where(held, HELD_REGISTERS, taken), np.where(held, HELD_CODE, size)
 
 
 def _library_made(w: Columns, tile: Columns, threads: Array, head: Array) -> tuple[Array, Array]:
@@ -120,12 +125,22 @@ class _KeyBlocks:
         self.mean, self.most, self.filled = mean, most, filled
 
 
-def _key_blocks(w: Columns, tile: Columns, tiles: Array) -> _KeyBlocks:
+def _held_products(device: Device, products: Array) -> Array:
+    """Seconds of one unit for products of held rows: each is one word of shared memory for a warp.
+
+    A unit serves a warp as long as it takes 32 words, 128 bytes; the right operand's load comes on top once for
+    `HELD_ROWS` rows.
+    """
+    return products * 4.0 * (1.0 + 1.0 / HELD_ROWS) / (device.shared_bytes_per_s / device.units)
+
+
+def _key_blocks(w: Columns, tile: Columns, tiles: Array, held: Flags) -> _KeyBlocks:
     """A causal call skips the blocks behind each tile: of x blocks the i-th of q tiles sees ceil(x i / q).
 
-    Their mean is x (1 + 1/q) / 2, and (1 - x/q) / 2 from rounding up while a tile is shorter than a block.
+    Their mean is x (1 + 1/q) / 2, and (1 - x/q) / 2 from rounding up while a tile is shorter than a block. Where whole
+    rows are held, all keys are one block.
     """
-    blocks = w["n"] / tile["tile_n"]
+    blocks = np.where(held, 1.0, w["n"] / tile["tile_n"])
     most = np.ceil(np.ceil(blocks) / tile["split"])
     tiles = np.maximum(tiles, 1.0)
     causal = 0.5 * blocks * (1.0 + 1.0 / tiles) + 0.5 * np.maximum(1.0 - blocks / tiles, 0.0)
@@ -138,13 +153,14 @@ def _terms(
     head: Array, library: bool,
 ) -> dict[str, Array]:  # fmt: skip
     units = float(device.units)
-    queries, keys = tile["tile_m"], tile["tile_n"]
+    held = tile["mode"] > 1
+    queries, keys = tile["tile_m"], np.where(held, w["n"], tile["tile_n"])
     share = device.constant("attention_efficiency", 0.9)
     share *= 1.0 if library else device.constant("generated_share", 0.95)
-    first = np.where(tile["mode"] > 1, 2.0, 1.0)
-    mma = 2.0 * queries * keys * (first * inner + head) / (peak_rate(device, w) * share / units)
+    mma = 2.0 * queries * keys * (inner + head) / (peak_rate(device, w) * share / units)
+    mma = np.where(held, _held_products(device, queries * keys * (w["k"] + w["head"])), mma)
     points = np.maximum(w["batch"] * w["m"] * w["n"], 1.0)
-    each = queries * keys / points * first * units
+    each = queries * keys / points * units
     sfu = w["sfu"] * each / device.sfu * device.constant("attention_exponential", 0.8)
     fma = 0.5 * w["fma"] * each / device.fma * (0.0 if library else 1.0)
     side = _prologue(device, w, keys, inner + head)

@@ -22,6 +22,7 @@ FLASH_ROWS = 64  # rows of results that the four warps of the smallest block of 
 FLASH_HELD = 128  # elements of a query row up to which a warp keeps its queries in registers
 FLASH_KEYS = 32  # keys of a warp and step of attention at most: 16 registers of scores
 STAGES_MAX = 4  # k-steps in flight on the tensor pipe
+HELD_ROWS = 8  # rows of a column that a thread sums where whole rows are held between two contractions
 
 
 def warps_of(threads: Number) -> Number:
@@ -47,6 +48,11 @@ def gemm_bytes(tile_m: Number, tile_n: Number, step: Number, stages: Number, ite
 def attention_bytes(queries: Number, keys: Number, inner: Number, head: Number, item: Number) -> Number:
     """Shared bytes of an attention: a tile of queries, and a tile of keys with its values."""
     return item * (queries * inner + keys * (inner + head))
+
+
+def held_bytes(queries: Number, inner: Number, keys: Number) -> Number:
+    """Shared bytes of two contractions that hold whole rows of the first, in f32: a tile of queries, and all keys."""
+    return 4 * queries * (inner + keys)
 
 
 def flash_width(width: Number) -> Number:
