@@ -104,6 +104,8 @@ def _cudasim(document: Mapping[str, Any], options: StepOptions) -> Validation:
     with Simulator(made.text) as simulator:
         execute = SimulatedKernel(planned, made, simulator)
         groups, fault = compare(planned, execute, random_feeds(planned.graph, options.seed), made.refused)
+    left_out = execute.left_out
+    groups = tuple(replace(row, ok=None, note=left_out[row.id]) if row.id in left_out else row for row in groups)
     return Validation(
         on="cudasim", plan=graph.name, target="numba-cuda simulator", ok=passed(groups, fault), extents="shrunk",
         groups=groups, fault=fault,

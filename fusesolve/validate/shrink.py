@@ -6,21 +6,19 @@ two, extents behind windows follow by the shape rules, and what does not fit tog
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any, TypeAlias
+from typing import Any
 
 from fusesolve.access import AccessKind
 from fusesolve.builder import GraphBuilder
-from fusesolve.candidates.atoms import Atoms, relate_views, same_pairs
 from fusesolve.errors import InputError
 from fusesolve.graph import AttrValue, Graph, Node
 from fusesolve.ops import OPS, access_map
 from fusesolve.ops.definition import OpKind
+from fusesolve.validate.extents import Atom, AtomTable, Dim, depthwise
 
-Dim: TypeAlias = tuple[str, int]  # value, axis
-Atom: TypeAlias = tuple[Dim, int]  # representative dimension, position of the atom in it
 _TIED = frozenset({"slice", "concat", "slice_update"})
 _SPATIAL = frozenset({"conv1d", "conv2d", "conv3d", "maxpool", "avgpool"})
 PATIENCE = 6  # times that one atom takes the extent that an operator asks of it
@@ -32,7 +30,7 @@ def shrink_graph(graph: Graph, *, inner: int, outer: int) -> Graph:
 
     Names, operators and attributes that are no extents stay. A graph that does not shrink comes back equal.
     """
-    atoms = _AtomTable(graph)
+    atoms = AtomTable(graph)
     fixed: dict[Atom, int] = {}
     wishes: Counter[Atom] = Counter()
     while True:
@@ -40,14 +38,15 @@ def shrink_graph(graph: Graph, *, inner: int, outer: int) -> Graph:
         try:
             return attempt.build()
         except _Conflict as conflict:
-            if conflict.wish is not None and wishes[conflict.wish[0]] < PATIENCE:
+            patience = 1 if conflict.grow else PATIENCE
+            if conflict.wish is not None and wishes[conflict.wish[0]] < patience:
                 wishes[conflict.wish[0]] += 1
                 fixed[conflict.wish[0]] = conflict.wish[1]
                 continue
             here = [atom for dim in conflict.dims for atom in atoms.of(dim)]
             whole = {atom: atoms.extent[atom] for atom in here}
-            if conflict.small:
-                whole = {atom: min(atoms.extent[atom], 2 * attempt.extents[atom] + 1) for atom in here}
+            if conflict.grow is not None:
+                whole = {atom: min(atoms.extent[atom], conflict.grow(attempt.extents[atom])) for atom in here}
             if all(fixed.get(atom) == extent for atom, extent in whole.items()):
                 whole = dict(atoms.extent)
             fixed.update(whole)
@@ -56,76 +55,29 @@ def shrink_graph(graph: Graph, *, inner: int, outer: int) -> Graph:
 class _Conflict(Exception):  # noqa: N818  a signal between two functions of this file, no error
     """Dimensions that do not fit together.
 
-    `wish`: the extent that one atom would have to have. `small`: larger extents may help (a window does not fit).
+    `wish`: the extent that one atom would have to have. `grow`: larger extents may help (a window does not fit, levels
+    of a picture do not meet), the next one to try of an extent.
     """
 
-    def __init__(self, dims: Sequence[Dim], wish: tuple[Atom, int] | None = None, *, small: bool = False) -> None:
+    def __init__(
+        self, dims: Sequence[Dim], wish: tuple[Atom, int] | None = None, grow: Callable[[int], int] | None = None
+    ) -> None:
         super().__init__(dims)
         self.dims = dims
         self.wish = wish
-        self.small = small
+        self.grow = grow
 
 
-class _AtomTable:
-    """Atoms of all dimensions, those that views relate joined."""
-
-    def __init__(self, graph: Graph) -> None:
-        self.atoms = Atoms(graph)
-        access = {node.name: access_map(graph, node) for node in graph.nodes}
-        views = [node for node in graph.nodes if OPS[node.op].kind is OpKind.VIEW]
-        for node in graph.nodes:
-            if OPS[node.op].kind is not OpKind.VIEW:
-                for left, right in same_pairs(node, access[node.name]):
-                    self.atoms.join(left, right)
-        self.barriers = relate_views(graph, views, self.atoms)
-        self.parent: dict[Atom, Atom] = {}
-        self.extent: dict[Atom, int] = {}
-        for name, value in graph.values.items():
-            for axis in range(len(value.type.shape)):
-                self.of((name, axis))
-        for node in views:
-            if node.outputs[0] not in self.barriers:
-                self._join_view(graph, node)
-        for node in graph.nodes:
-            if node.op.startswith("conv") and _depthwise(graph, node):
-                self._join([*self.of((node.reads[0], 1))], [*self.of((node.reads[1], 0))])
-                self._join([*self.of((node.outputs[0], 1))], [*self.of((node.reads[1], 0))])
-
-    def of(self, dim: Dim) -> tuple[Atom, ...]:
-        """Atoms of a dimension, outer to inner."""
-        root = self.atoms.find(dim)
-        found = []
-        for position, size in enumerate(self.atoms.sizes(dim)):
-            atom = (root, position)
-            self.parent.setdefault(atom, atom)
-            self.extent.setdefault(atom, size)
-            found.append(self.find(atom))
-        return tuple(found)
-
-    def find(self, atom: Atom) -> Atom:
-        """The representative of an atom."""
-        while self.parent[atom] != atom:
-            atom = self.parent[atom]
-        return atom
-
-    def _join_view(self, graph: Graph, node: Node) -> None:
-        sides = []
-        for name in (node.reads[0], node.outputs[0]):
-            rank = len(graph.type_of(name).shape)
-            sides.append([atom for axis in range(rank) for atom in self.of((name, axis))])
-        self._join(*sides)
-
-    def _join(self, left: Sequence[Atom], right: Sequence[Atom]) -> None:
-        """Make the atoms of two equal products one by one the same, where they are cut alike."""
-        if [self.extent[a] for a in left] != [self.extent[a] for a in right]:
-            return
-        for one, other in zip(left, right, strict=True):
-            a, b = self.find(one), self.find(other)
-            if a != b:
-                self.parent[max(a, b)] = min(a, b)
+def _odd(extent: int) -> int:
+    return 2 * extent + 1
 
 
-def _choose(graph: Graph, atoms: _AtomTable, given: Mapping[Atom, int], inner: int, outer: int) -> dict[Atom, int]:
+def _power(extent: int) -> int:
+    """The next power of two: halved by strides and doubled by resizing again, its levels meet."""
+    return 1 << extent.bit_length()
+
+
+def _choose(graph: Graph, atoms: AtomTable, given: Mapping[Atom, int], inner: int, outer: int) -> dict[Atom, int]:
     """A new extent for each atom: `given` ones, tied ones by powers of two, frozen ones whole, others small and odd."""
     fixed = dict(given)
     for node in graph.nodes:
@@ -150,7 +102,7 @@ def _size(graph: Graph, dim: Dim) -> int:
     return graph.type_of(dim[0]).shape[dim[1]]
 
 
-def _frozen_dims(graph: Graph, node: Node, atoms: _AtomTable) -> list[Dim]:
+def _frozen_dims(graph: Graph, node: Node, atoms: AtomTable) -> list[Dim]:
     """Dimensions whose extent an attribute fixes: taps of a convolution, channels of a grouped one, views that cut."""
     found: list[Dim] = []
     if OPS[node.op].kind is OpKind.VIEW and node.outputs[0] in atoms.barriers:
@@ -159,15 +111,9 @@ def _frozen_dims(graph: Graph, node: Node, atoms: _AtomTable) -> list[Dim]:
     if node.op.startswith("conv"):
         x, w = node.reads[:2]
         found += [(w, axis) for axis in range(2, len(graph.type_of(w).shape))]
-        if not _depthwise(graph, node) and node.attr("group", 1) != 1:
+        if not depthwise(graph, node) and node.attr("group", 1) != 1:
             found += [(w, 0), (w, 1), (x, 1), (node.outputs[0], 1)]
     return found
-
-
-def _depthwise(graph: Graph, node: Node) -> bool:
-    """One channel in, one channel out, as many groups as channels."""
-    group, w = node.attr("group", 1), graph.type_of(node.reads[1]).shape
-    return group != 1 and w[0] == group and w[1] == 1 and not node.op.endswith("transpose")
 
 
 @dataclass(slots=True)
@@ -203,7 +149,7 @@ def _takes_one(graph: Graph, node: Node) -> bool:
     return part is not None and _size(graph, (part, int(str(node.attr("axis"))))) == 1
 
 
-def _divide(graph: Graph, atoms: _AtomTable, tie: _Tie, fixed: Mapping[Atom, int], outer: int) -> dict[Atom, int]:
+def _divide(graph: Graph, atoms: AtomTable, tie: _Tie, fixed: Mapping[Atom, int], outer: int) -> dict[Atom, int]:
     """New extents of tied dimensions: all divided by the largest power of two that leaves each at least `outer`."""
     sizes = [_size(graph, dim) for dim in tie.dims]
     power = 1
@@ -217,7 +163,7 @@ def _divide(graph: Graph, atoms: _AtomTable, tie: _Tie, fixed: Mapping[Atom, int
     return {atom: atoms.extent[atom] for dim in tie.dims for atom in atoms.of(dim) if atom not in fixed}
 
 
-def _distribute(atoms: _AtomTable, tie: _Tie, fixed: Mapping[Atom, int], power: int) -> dict[Atom, int] | None:
+def _distribute(atoms: AtomTable, tie: _Tie, fixed: Mapping[Atom, int], power: int) -> dict[Atom, int] | None:
     found: dict[Atom, int] = {}
     for dim in sorted(tie.dims, key=lambda item: len(atoms.of(item))):
         here = atoms.of(dim)
@@ -242,7 +188,7 @@ def _distribute(atoms: _AtomTable, tie: _Tie, fixed: Mapping[Atom, int], power: 
 class _Attempt:
     """One try to build the graph at the chosen extents; `_Conflict` names the dimensions that do not fit."""
 
-    def __init__(self, graph: Graph, atoms: _AtomTable, extents: dict[Atom, int]) -> None:
+    def __init__(self, graph: Graph, atoms: AtomTable, extents: dict[Atom, int]) -> None:
         self.graph = graph
         self.atoms = atoms
         self.extents = extents
@@ -285,19 +231,42 @@ class _Attempt:
         try:
             builder.add(node.op, node.inputs, attrs, outputs=node.outputs, source=node.source, types=types)
         except InputError:
-            data = self._pictures() if node.op in _SPATIAL else []
-            raise _Conflict(data or axes, small=bool(data)) from None
+            data = self._pictures(node) if node.op in _SPATIAL or node.op == "pad" else []
+            raise _Conflict(data or axes, grow=_odd if data else None) from None
         for name in node.outputs:
             for axis, extent in enumerate(builder.type(name).shape):
                 wish = self._settle((name, axis), extent)
                 if wish is not None:
-                    data = self._pictures() if node.op in _SPATIAL and not wish[1] else []
-                    raise _Conflict(data or self._related(node, axis), wish if wish[1] else None, small=bool(data))
+                    raise self._unsettled(node, axis, wish)
 
-    def _pictures(self) -> list[Dim]:
-        """Spatial dimensions of the graph's inputs that could still be larger."""
-        dims = [(name, axis) for name in self.graph.inputs for axis in range(2, len(self.graph.type_of(name).shape))]
-        return [dim for dim in dims if any(self.extents[a] < self.atoms.extent[a] for a in self.atoms.of(dim))]
+    def _unsettled(self, node: Node, axis: int, wish: tuple[Atom, int]) -> _Conflict:
+        """A result's extent is not the chosen one: windows want larger pictures, resizing such as can be doubled."""
+        grow = _power if node.op.startswith("resize") else _odd if node.op in _SPATIAL and not wish[1] else None
+        data = self._pictures(node) if grow else []
+        return _Conflict(data or self._related(node, axis), wish if wish[1] else None, grow if data else None)
+
+    def _pictures(self, node: Node) -> list[Dim]:
+        """Dimensions of the graph's inputs above a node that could still be larger and along which windows may move.
+
+        Those are spatial ones; of inputs without them the innermost that can grow.
+        """
+        found: list[Dim] = []
+        for name in self._above(node):
+            dims = [(name, axis) for axis in range(len(self.graph.type_of(name).shape))]
+            free = [dim for dim in dims if any(self.extents[a] < self.atoms.extent[a] for a in self.atoms.of(dim))]
+            found += [dim for dim in free if dim[1] >= 2] or free[-1:]
+        return found
+
+    def _above(self, node: Node) -> list[str]:
+        """The graph's inputs that a node depends on."""
+        producer, nodes = self.graph.producer, self.graph.nodes
+        seen, stack = set(node.reads), list(node.reads)
+        while stack:
+            made = producer.get(stack.pop())
+            new = [] if made is None else [name for name in nodes[made].reads if name not in seen]
+            seen.update(new)
+            stack += new
+        return [name for name in self.graph.inputs if name in seen]
 
     def _settle(self, dim: Dim, extent: int) -> tuple[Atom, int] | None:
         """None where an inferred extent agrees with the chosen one, which it replaces where nothing has used it yet.
@@ -335,7 +304,7 @@ class _Attempt:
             return self._pooled(node)
         if node.op.startswith("resize"):
             return {"to": self._resized(node)}
-        if node.op.startswith("conv") and _depthwise(graph, node):
+        if node.op.startswith("conv") and depthwise(graph, node):
             return {"group": self.builder.type(node.reads[1]).shape[0]}
         return {}
 

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 # Extents to try, from larger to smaller: (innermost, elsewhere).
 SHRINKINGS = ((129, 2), (65, 2), (33, 2), (17, 2), (9, 2), (5, 2))
-THREADS = 5_000  # threads that a simulated plan may have: about a minute on one core
+THREADS = 5_000  # threads that a simulated plan should have: about a minute on one core
+MOST_THREADS = 500_000  # threads that are simulated, of the smallest groups; what is left is not judged
 
 
 def simulated_plan(document: Mapping[str, Any], graph: Graph) -> tuple[PlannedProgram, GeneratedPlan]:
@@ -33,21 +34,39 @@ def simulated_plan(document: Mapping[str, Any], graph: Graph) -> tuple[PlannedPr
 
 def threads_of(made: GeneratedPlan) -> int:
     """Threads of one run of every kernel of a file."""
-    return sum(item.emitted.blocks * item.emitted.threads for items in made.kernels.values() for item in items)
+    return sum(_group_threads(made).values())
+
+
+def too_large(made: GeneratedPlan) -> dict[int, str]:
+    """Why groups are not simulated: those that do not fit `MOST_THREADS` behind the smaller ones."""
+    found, total = {}, 0
+    for group, threads in sorted(_group_threads(made).items(), key=lambda item: item[1]):
+        total += threads
+        if total > MOST_THREADS:
+            found[group] = f"not simulated: {threads:,} threads at the smallest extents that fit together"
+    return found
+
+
+def _group_threads(made: GeneratedPlan) -> dict[int, int]:
+    return {
+        group: sum(item.emitted.blocks * item.emitted.threads for item in items)
+        for group, items in made.kernels.items()
+    }
 
 
 class SimulatedKernel:
-    """Computes a kernel of a plan by its source in the simulator, or by the reference where it has none."""
+    """Computes a kernel of a plan by its source in the simulator, or (`left_out`, no source) by the reference."""
 
     def __init__(self, planned: PlannedProgram, made: GeneratedPlan, simulator: Simulator) -> None:
         self.planned = planned
         self.made = made
         self.simulator = simulator
+        self.left_out = too_large(made)
         self.reference = ReferenceKernel(planned)
 
     def __call__(self, kernel: PlannedKernel, read: "Mapping[int, Array]") -> "dict[int, Array]":
         """The kernel's writes by storage; KernelFaultError where the simulator cannot run it."""
-        if kernel.id not in self.made.kernels:
+        if kernel.id not in self.made.kernels or kernel.id in self.left_out:
             return self.reference(kernel, read)
         storage = self.planned.program.storage
         try:
