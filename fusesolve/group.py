@@ -17,6 +17,7 @@ class Template(StrEnum):
     CONTRACTION = "contraction"  # one matmul or convolution with prologue and epilogue
     ATTENTION = "attention"  # two contractions around an online softmax
     MOVEMENT = "movement"  # nothing but index maps
+    BLOCK = "block"  # small work of any shape in one block, results of reductions in shared memory
     OPAQUE = "opaque"  # a kernel that fusesolve cannot look into
     PACKED = "packed"  # independent kernels in one launch
 
@@ -36,7 +37,8 @@ class GroupFacts:
     but that the kernel never holds whole. `in_place` counts operators computed at the points of a window or shift.
     `side_by_side` counts contractions that read one operand and nothing of each other, all of the group's, else 0.
     `hazards` counts reads of a value that the kernel overwrites, in other loops than those that write it.
-    `components` counts parts of the set that exchange no data.
+    `components` counts parts of the set that exchange no data. `one_block`: one block does all of it, which needs
+    neither edges that loops carry nor one reduction and iteration space.
     """
 
     size: int
@@ -54,6 +56,7 @@ class GroupFacts:
     hazards: int = 0
     side_by_side: int = 0
     attention: bool = False
+    one_block: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +96,7 @@ class Workload:
     index_parts: int = 0  # divisions and remainders that take a flat position apart, per point
     fold_bytes: int = 0  # rows: bytes that a warp passes on in all folds that are joined by shuffles
     tree_bytes: int = 0  # rows: bytes of a thread in all folds that are joined by a tree in shared memory
+    kept_bytes: int = 0  # one block: bytes of the results of reductions, which wait in shared memory for their readers
     live: int = 1  # most live values of one point, loads first
     full_reads: int = 0  # arrays read along the inner axis
     row_reads: int = 0  # arrays constant along the inner axis

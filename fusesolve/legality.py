@@ -48,6 +48,11 @@ MEMBER_LIMIT = 64
 IN_PLACE_LIMIT = 6
 SIDE_BY_SIDE_LIMIT = 4
 IN_PLACE_BESIDE_CONTRACTION = 2
+ONE_BLOCK_POINTS = 4096  # four elements for each of 1,024 threads
+_OR_ONE_BLOCK = (
+    f"One block may do what breaks this, where no operator of the group has more than {ONE_BLOCK_POINTS:,} points, its "
+    "reductions have no more results, and none is a contraction or a window: it passes values through shared memory."
+)
 
 STRUCTURE_RULES: tuple[StructureRule, ...] = (
     StructureRule(
@@ -73,8 +78,8 @@ STRUCTURE_RULES: tuple[StructureRule, ...] = (
         name="carried-edge", hereditary=True, allowed=0,
         doc="Every edge inside a group is carried by the loops: no index that depends on data, no sort or scan, "
         "no reshape whose boundaries do not nest, no result of a concat of more than 6 sources or of "
-        "an update in place.",
-        count=lambda f: f.blocked,
+        f"an update in place. {_OR_ONE_BLOCK}",
+        count=lambda f: 0 if f.one_block else f.blocked,
         lever="write the value to memory between the two operators",
     ),
     StructureRule(
@@ -100,14 +105,14 @@ STRUCTURE_RULES: tuple[StructureRule, ...] = (
     ),
     StructureRule(
         name="one-reduction-space", hereditary=True, allowed=1,
-        doc="All reductions of a group fold the same axes of the same space.",
-        count=lambda f: f.reduction_sets,
+        doc=f"All reductions of a group fold the same axes of the same space. {_OR_ONE_BLOCK}",
+        count=lambda f: min(1, f.reduction_sets) if f.one_block else f.reduction_sets,
         lever="separate the reductions over different axes",
     ),
     StructureRule(
         name="one-iteration-space", hereditary=True, allowed=0,
-        doc="One operator's loops contain those of all others: the kernel has one iteration space.",
-        count=lambda f: f.stray,
+        doc=f"One operator's loops contain those of all others: the kernel has one iteration space. {_OR_ONE_BLOCK}",
+        count=lambda f: 0 if f.one_block else f.stray,
         lever="separate the operators whose dimensions differ",
     ),
     StructureRule(

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from fusesolve.candidates.loops import Nest, build_nest, joins_many
-from fusesolve.candidates.program import Operator, Program
+from fusesolve.candidates.loops import Nest, build_nest
+from fusesolve.candidates.program import Operator, Program, joins_many
 from fusesolve.candidates.siblings import share_operand
 from fusesolve.legality import SIDE_BY_SIDE_LIMIT, may_grow
 from fusesolve.ops.definition import OpKind

@@ -13,12 +13,12 @@ from itertools import pairwise
 from math import prod
 
 from fusesolve.access import AccessKind
-from fusesolve.candidates.program import Operator, Program, Read
+from fusesolve.candidates.one_block import fits_block, through_block
+from fusesolve.candidates.program import Operator, Program, Read, joins_many
 from fusesolve.candidates.siblings import heads_below, heads_served, shared_position
 from fusesolve.group import GroupFacts, Template
 from fusesolve.ops.definition import OpKind
 
-SOURCE_LIMIT = 6  # sources of a concat that others may compute in place: each element tests every boundary
 _INDEX_ONLY = frozenset({OpKind.MOVEMENT, OpKind.GATHER, OpKind.GENERATE})
 
 
@@ -59,11 +59,6 @@ class Nest:
         return [own[walk] if walk >= 0 else -1 for walk in read.walks]
 
 
-def joins_many(op: Operator) -> bool:
-    """Whether the operator concatenates more sources than may be computed at another operator's points."""
-    return len(op.reads) > SOURCE_LIMIT and all(read.apart for read in op.reads)
-
-
 def build_nest(program: Program, members: Sequence[int]) -> Nest:
     """The loop nest of `members` (operator numbers, ascending), with the facts that the rules judge."""
     return _NestBuilder(program, members).build()
@@ -83,6 +78,7 @@ class _NestBuilder:
             self.lengths += op.red
         self.parent = list(range(len(self.lengths)))  # union-find over loops; the smallest of a class stands for it
         self.blocked = 0
+        self.cut = 0  # of `blocked`: edges that one block does not carry either
         self.edges: list[tuple[int, int]] = []  # producer, consumer
         self.in_place: list[bool] = []  # whether the consumer of each edge computes the producer in place
         self.outside: dict[int, list[tuple[int, Read]]] = {}  # readers of storage made elsewhere
@@ -181,6 +177,9 @@ class _NestBuilder:
             return
         if read.barrier or read.closed or joins_many(self.ops[producer]) or self.ops[producer].in_place:
             self.blocked += 1
+            self.cut += not through_block(read, self.ops[producer])
+            self.edges.append((producer, consumer))
+            self.in_place.append(False)
             return
         target = self.base[consumer]
         for atom, walk in enumerate(read.walks, self.base[producer]):
@@ -212,18 +211,19 @@ class _NestBuilder:
         attention = len(heads) == 2 and self._is_attention(heads, folds, upstream)
         together = 0 if attention else self._side_by_side(heads)
         span = self._span(heads, attention)
-        template = self._template(heads, folds, attention, span)
+        stray = 0 if attention else self._strays(heads, span, upstream)
+        apart = self.blocked > 0 or len(reduced_sets) > 1 or stray > 0
+        one_block = apart and not self.cut and not self.program.overwrites and fits_block(self.ops)
+        template = Template.BLOCK if one_block else self._template(heads, folds, attention, span)
         branches = len(self.inlined) if joins_many(self.ops[span]) else 0  # all alike: they count as nothing
         facts = GroupFacts(
             size=len(self.ops) - branches,
             opaque=kinds.count(OpKind.OPAQUE),
             contractions=len(heads), reductions=len(folds), blocked=self.blocked,
-            conflicts=conflicts,
-            stray=0 if attention else self._strays(heads, span, upstream),
-            reduction_sets=len(reduced_sets),
+            conflicts=conflicts, stray=stray, reduction_sets=len(reduced_sets),
             late_reductions=len(folds) if heads and not attention else 0,
             in_place=len(self.inlined) - branches, hazards=self._hazards() if self.program.overwrites else 0,
-            side_by_side=together, attention=attention,
+            side_by_side=together, attention=attention, one_block=one_block,
         )  # fmt: skip
         reduced = frozenset().union(*reduced_sets) if reduced_sets else frozenset()
         return Nest(

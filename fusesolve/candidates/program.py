@@ -19,6 +19,7 @@ from fusesolve.ops.definition import OpDef, OpKind, Work
 
 _CLOSED = frozenset({AccessKind.INDIRECT, AccessKind.WHOLE})
 _APART = frozenset({AccessKind.WINDOW, AccessKind.SHIFTED})
+SOURCE_LIMIT = 6  # sources of a concat that others may compute in place: each element tests every boundary
 SMALL_GROUP_WIDTH = 8  # grouped convolutions with fewer result channels per group are windows, not contractions
 
 
@@ -145,6 +146,11 @@ class Program:
                 near[earlier].add(later)
                 near[later].add(earlier)
         return tuple(tuple(sorted(found)) for found in near)
+
+
+def joins_many(op: Operator) -> bool:
+    """Whether the operator concatenates more sources than may be computed at another operator's points."""
+    return len(op.reads) > SOURCE_LIMIT and all(read.apart for read in op.reads)
 
 
 def build_program(graph: Graph) -> Program:

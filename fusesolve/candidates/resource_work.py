@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fusesolve.candidates.loops import Nest
+from fusesolve.candidates.one_block import is_wide
 from fusesolve.candidates.program import Operator, Program, Read
 from fusesolve.graph import DType, TensorType
 from fusesolve.group import Template
@@ -75,18 +76,29 @@ class ResourceWork:
         """
         nodes, graph = self.program.graph.nodes, self.program.graph
         passes: dict[int, list[tuple[str, int]]] = {}
+        block = self.nest.template is Template.BLOCK
         for i, op in enumerate(self.ops):
-            if op.kind is OpKind.REDUCE and i not in self.nest.inlined:
+            if op.kind is OpKind.REDUCE and (block or i not in self.nest.inlined):
                 node = nodes[op.node]
                 source = node.reads[0] if node.op in _EXTREMES else node.outputs[0]
                 kind = _fold_bytes(graph.type_of(source), extreme=node.op in _EXTREMES)
-                passes.setdefault(self.nest.stage[i], []).append((node.op, kind))
+                if not block or kind == 1 or node.op in _INDEXED or is_wide(op.points, op.reduced):
+                    passes.setdefault(-i if block else self.nest.stage[i], []).append((node.op, kind))
         found = {"fold_bytes": 0, "tree_bytes": 0}
         for folds in passes.values():
-            tree = self.nest.template is not Template.ROW or any(name in _INDEXED or size == 1 for name, size in folds)
+            strips = self.nest.template is Template.REDUCTION
+            tree = strips or any(name in _INDEXED or size == 1 for name, size in folds)
             for name, size in folds:
                 found["tree_bytes" if tree else "fold_bytes"] += size + (_INDEX_BYTES if name in _INDEXED else 0)
         return found
+
+
+    def result_bytes(self) -> int:
+        """Bytes of the results of all reductions, as a block keeps them for their readers, in whole words."""
+        graph, folds = self.program.graph, [op for op in self.ops if op.kind is OpKind.REDUCE]
+        kinds = [graph.type_of(graph.nodes[op.node].outputs[0]).dtype for op in folds]
+        sizes = [max(4, kind.itemsize) if kind.is_float else kind.itemsize for kind in kinds]
+        return sum(-(-op.points * size // 4) * 4 for op, size in zip(folds, sizes, strict=True))
 
 
 def _fold_bytes(kind: TensorType, *, extreme: bool) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 from fusesolve.access import AccessKind
 from fusesolve.candidates.contraction_work import ContractionWork
 from fusesolve.candidates.loops import Nest
+from fusesolve.candidates.one_block import BlockWork
 from fusesolve.candidates.program import Operator, Program, Read, Storage
 from fusesolve.candidates.resource_work import ResourceWork
 from fusesolve.graph import TensorType
@@ -53,6 +54,11 @@ class Measure:
         })  # fmt: skip
 
     @cached_property
+    def block(self) -> BlockWork:
+        """What only a kernel of one block has."""
+        return BlockWork(self.program, self.nest)
+
+    @cached_property
     def _base(self) -> dict[str, Any]:
         """The fields of a workload that writes nothing."""
         template = self.nest.template
@@ -60,6 +66,8 @@ class Measure:
         common.update(self.resources.fields())
         if template in (Template.CONTRACTION, Template.ATTENTION):
             common.update(self.contraction.fields())
+        elif template is Template.BLOCK:
+            common.update(self.block.fields(self.resources.result_bytes()), staged=0, staged_bytes=0)
         else:
             rows = prod(self.nest.extent[loop] for loop in self.kernel - self.nest.reduced)
             common.update(outer=rows, inner=max(1, self.points // max(1, rows)))
@@ -124,6 +132,8 @@ class Measure:
     def _evaluations(self) -> list[float]:
         """How often each operator is computed, over the whole kernel."""
         nest, counts = self.nest, [0.0] * len(self.ops)
+        if nest.template is Template.BLOCK:
+            return self.block.evaluations()
         rows = prod(nest.extent[loop] for loop in self.kernel - nest.reduced)
         hoist = nest.template in (Template.ROW, Template.REDUCTION)
         for i in reversed(range(len(self.ops))):
@@ -269,7 +279,7 @@ class Measure:
 
     def _write_staged(self, storage: int) -> bool:
         made = self.program.storage[storage].producer
-        if made is None or self.nest.heads:
+        if made is None or self.nest.heads or self.nest.template is Template.BLOCK:
             return False
         loops = list(self.nest.out[self.nest.position[made]])
         size = self.program.storage[storage].type.dtype.itemsize

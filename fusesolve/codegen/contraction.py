@@ -18,7 +18,6 @@ from fusesolve.candidates.program import Operator
 from fusesolve.codegen.affine import Affine, flatten, variable
 from fusesolve.codegen.kernel import (
     INDEX_LIMIT,
-    STATIC_SHARED,
     UNROLL_LIMIT,
     EmittedKernel,
     Task,
@@ -30,7 +29,7 @@ from fusesolve.codegen.pointwise import over_points
 from fusesolve.codegen.scalars import UnsupportedError, compute_type
 from fusesolve.codegen.tiles import choose_tile
 from fusesolve.codegen.windows import TRANSPOSED, enter, inner_extents, product, sum_type
-from fusesolve.cost.gpu.layout import FMA_BUFFERS, gemm_bytes
+from fusesolve.cost.gpu.layout import FMA_BUFFERS, STATIC_SHARED, gemm_bytes
 from fusesolve.cost.gpu.layout import FMA_STEP as STEP
 from fusesolve.graph import Node, TensorType
 from fusesolve.ops import operand_types

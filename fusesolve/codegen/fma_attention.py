@@ -5,9 +5,9 @@ maximum, sum and part of the result; the lanes of a row are joined at the end.
 """
 
 from fusesolve.codegen.attention import MAXIMUM, SUM, Attention
-from fusesolve.codegen.kernel import STATIC_SHARED, EmittedKernel, Task, TaskSource, Workspace
+from fusesolve.codegen.kernel import EmittedKernel, Task, TaskSource, Workspace
 from fusesolve.codegen.lanes import Partial, Team, join_lanes
-from fusesolve.cost.gpu.layout import attention_bytes
+from fusesolve.cost.gpu.layout import STATIC_SHARED, attention_bytes
 
 COLUMNS = 16  # columns of the result that one loop joins and writes
 

@@ -20,7 +20,6 @@ from fusesolve.group import Template
 Made = TypeVar("Made")  # what an emitter makes of a group
 INDEX_LIMIT = 2**32
 UNROLL_LIMIT = 900  # instructions of a loop nest that the compiler still unrolls (measured: 1,150 compiled kernels)
-STATIC_SHARED = 48 * 1024  # bytes of shared memory that a kernel may declare; more is asked for at launch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,6 @@ from fusesolve.codegen.affine import Affine, Var, flatten, variable
 from fusesolve.codegen.folds import Fold, make_fold
 from fusesolve.codegen.kernel import (
     INDEX_LIMIT,
-    STATIC_SHARED,
     EmittedKernel,
     Task,
     TaskSource,
@@ -24,6 +23,7 @@ from fusesolve.codegen.kernel import (
 from fusesolve.codegen.lanes import Partial, Team, join_lanes
 from fusesolve.codegen.scalars import UnsupportedError, compute_type
 from fusesolve.codegen.values import KernelSource, reduced_index
+from fusesolve.cost.gpu.layout import STATIC_SHARED
 from fusesolve.graph import DType
 from fusesolve.group import Template
 from fusesolve.ops.definition import OpKind

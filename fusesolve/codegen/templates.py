@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from fusesolve.candidates.program import Program
 from fusesolve.codegen.contraction import Gemm, head_at
 from fusesolve.codegen.kernel import EmittedKernel, Task, emit_by
+from fusesolve.codegen.one_block import emit_block
 from fusesolve.codegen.packed import pack_parts
 from fusesolve.codegen.planned import PlannedKernel
 from fusesolve.codegen.pointwise import emit_pointwise
@@ -44,6 +45,7 @@ EMITTERS: Mapping[Template, Callable[[Task], tuple[EmittedKernel, ...]]] = {
     Template.CONTRACTION: emit_contraction,
     Template.ATTENTION: emit_attention,
     Template.REDUCTION: emit_rows,
+    Template.BLOCK: emit_block,
     Template.OPAQUE: emit_ranked,
 }
 

@@ -29,7 +29,7 @@ class KernelSource(Source):
     """The body of one kernel over a group's nest.
 
     `arrays` maps storage to the names of the kernel's arguments; `known` maps a value to the index and the name
-    under which a template holds it.
+    under which a template holds it; `kept` maps results of reductions to the shared arrays that hold all of them.
     """
 
     def __init__(self, program: Program, nest: Nest, arrays: Mapping[int, str]) -> None:
@@ -39,6 +39,7 @@ class KernelSource(Source):
         self.nest = nest
         self.arrays = arrays
         self.known: dict[str, tuple[Index, str]] = {}
+        self.kept: dict[str, str] = {}
         self.where = {item.value: item.index for item in program.storage} | dict(program.view_root)
         loops = sorted(nest.extent.items())
         self.vars: dict[int, Var] = {loop: Var(f"i{n}", size) for n, (loop, size) in enumerate(loops)}
@@ -112,7 +113,7 @@ class KernelSource(Source):
             text = self._elementwise(node, index)
             return text if text.isidentifier() else self.value(text)
         if kind is OpKind.REDUCE:
-            return self._reduce(node, index)
+            return self._kept(name, index) if name in self.kept else self._reduce(node, index)
         rule = MOVES.get(node.op) or WINDOWS.get(node.op)
         if rule is None:
             raise UnsupportedError(f"{node.op} is not supported in generated kernels")
@@ -154,6 +155,10 @@ class KernelSource(Source):
             for item, kind in zip(node.inputs, types, strict=True)
         ]
         return elementwise_text(node, texts, types, result)
+
+    def _kept(self, name: str, index: Index) -> str:
+        flat = self.index(flatten(index, self.graph.type_of(name).shape))
+        return self.value(f"{self.kept[name]}[{flat}]")
 
     def _reduce(self, node: Node, index: Index) -> str:
         """A reduction in place: a loop over its axes at this index."""

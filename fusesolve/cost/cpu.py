@@ -36,6 +36,7 @@ def price(table: WorkloadTable, profile: HardwareProfile, options: PriceOptions,
                 evaluate=machine.generated, combine=machine.combine,
             )
             for template in Template
+            if template is not Template.BLOCK  # a device without blocks
         ]  # fmt: skip
     families.append(
         Family(

@@ -26,6 +26,7 @@ def price(table: WorkloadTable, profile: HardwareProfile, options: PriceOptions,
             evaluate=engine.evaluate, combine=engine.combine,
         )
         for template in Template
+        if template is not Template.BLOCK  # a device without blocks
     ]  # fmt: skip
     return sweep(table, families, options, allowed)
 

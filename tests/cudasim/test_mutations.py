@@ -47,6 +47,9 @@ def swap(pattern: str, replacement: str):
         ("reductions", r"f32\(-inf\)", "f32(0.0)"),  # the identity of a maximum
         ("reductions", r"if j < u32\((\d+)\):", r"if j < u32(\1 - 1):"),  # a tail mask of a row
         ("reductions", r"while j < u32\((\d+)\):", r"while j < u32(\1 - 1):"),
+        ("block", r"while j < u32\((\d+)\):", r"while j < u32(\1 - 1):"),  # the last element of a fold
+        ("block", r"f32\(-inf\)", "f32(0.0)"),  # the identity of a maximum
+        ("block", r"(z\d)\[row\] = ", r"\1[row ^ u32(1)] = "),  # where a result waits for its readers
         ("contractions", r"\+= fa\[r\] \* y", "+= fa[r] * y + f32(0.01)"),  # the products
         ("contractions", r"and ki < end:", "and ki < end - u32(1):"),  # the last step of the reduced axis
         ("contractions", r"buf = u32\(u32\(1\) - buf\)", "buf = u32(2) - buf"),  # a buffer outside shared memory

@@ -49,6 +49,16 @@ def test_few_wide_rows_are_split_so_that_all_units_work(name):
     assert len(found.groups) > 1
 
 
+@pytest.mark.parametrize("ops", [SOFTMAX, NORM], ids=["softmax", "norm"])
+def test_few_long_rows_are_read_again_and_nothing_of_their_size_is_written_but_the_result(ops):
+    """16 rows of 4 Mi: three kernels over all units, 3 reads and 1 write; no exponential or centred value is kept."""
+    tensor = 4 * 16 * 4_194_304
+    found = plan(rows(ops, 16, 4_194_304), "h100")
+    assert found.status == "OPTIMAL"
+    assert 4 * tensor <= found.dram_bytes <= 4.01 * tensor
+    assert len(found.groups) == 3
+
+
 def with_shared(name, size):
     device = load_profile(name)
     shared = replace(device.memory.shared, per_unit=size, per_block_max=size - 1024)

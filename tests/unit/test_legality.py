@@ -51,8 +51,8 @@ def test_an_index_that_depends_on_data_carries_no_edge():
 
 
 def test_a_reshape_whose_boundaries_do_not_nest_carries_no_edge():
-    ops = ["a = exp(x)", "r = reshape(a; to=8-3)", "s = reduce_sum(r; axis=1)", "m = reduce_sum(a; axis=1)"]
-    found = program(["x: f32[6,4]"], ops, ["s", "m"])
+    ops = ["a = exp(x)", "r = reshape(a; to=800-30)", "s = reduce_sum(r; axis=1)", "m = reduce_sum(a; axis=1)"]
+    found = program(["x: f32[600,40]"], ops, ["s", "m"])
     assert refusal(found, "a", "s") == "carried-edge"
     nested = program(
         ["x: f32[64,128]"], ["a = exp(x)", "r = reshape(a; to=64-8-16)", "s = reduce_sum(r; axis=2)"], ["s"]
@@ -188,3 +188,17 @@ def test_growth_stops_at_hereditary_rules_only():
     assert not may_grow(GroupFacts(size=2, blocked=1))
     assert may_grow(GroupFacts(size=2, interior_writes=1))
     assert check_structure(GroupFacts(size=2, interior_writes=1)).rule == "interior-write"
+
+
+def test_one_block_does_what_no_loops_carry_where_it_is_small():
+    """A gather of computed values and sums over different axes: 3 x 5 points in one block, 64 x 128 in none."""
+    ops = ["e = exp(z)", "s = reduce_sum(e; axis=1, keepdims=true)", "l = sub(z, s)",
+           "p = gather_elements(l, t; axis=1)", "y = reduce_sum(p; axis=0-1)"]  # fmt: skip
+    small = program(["z: f32[3,5]", "t: i64[3,1]"], ops, ["y"])
+    found = group(small, "e", "s", "l", "p", "y")
+    assert (found.template, found.facts.one_block) == (Template.BLOCK, True)
+    assert found.workload.kept_bytes == 4 * (3 + 1)
+    large = program(["z: f32[64,128]", "t: i64[64,1]"], ops, ["y"])
+    assert refusal(large, "e", "s", "l", "p", "y") == "carried-edge"
+    product = program(["z: f32[4,4]"], ["m = matmul(z, z)", "s = reduce_sum(m; axis=1)"], ["s"])
+    assert refusal(product, "m", "s") == "reduction-beside-contraction"

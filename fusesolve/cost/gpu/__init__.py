@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 
-from fusesolve.cost.gpu import attention, contraction, convolution, library_rows, opaque, pointwise, rows, vector
+from fusesolve.cost.gpu import attention, block, contraction, convolution, library_rows, opaque, pointwise, rows, vector
 from fusesolve.cost.gpu import terms as shared_terms
 from fusesolve.cost.gpu.device import Device, read_device
 from fusesolve.cost.sweep import Family, sweep
@@ -34,6 +34,7 @@ def families(device: Device, options: PriceOptions) -> tuple[Family, ...]:
         simple(Template.ROW, rows.tilings(contiguous=True), rows.evaluate, _own_rows),
         simple(Template.ROW, library_rows.tilings(), library_rows.evaluate, _library_rows, library=True),
         simple(Template.REDUCTION, rows.tilings(contiguous=False), rows.evaluate),
+        simple(Template.BLOCK, block.tilings(), block.evaluate),
         simple(Template.OPAQUE, opaque.tilings(), opaque.evaluate),
     ]
     for library in (True, False):  # a library kernel wins a tie

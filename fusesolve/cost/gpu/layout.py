@@ -12,6 +12,7 @@ from fusesolve.cost.table import Array
 Number = TypeVar("Number", int, Array)
 
 WARP = 32
+STATIC_SHARED = 48 * 1024  # bytes of shared memory that a kernel may declare; more is asked for at launch
 FMA_STEP = 8  # elements of a k-step on the FMA pipe
 FMA_BUFFERS = 2  # operand strips in shared memory: one is read while the other is filled
 STAGING_SIDE = 32  # points each way of a tile through which a transposed access goes
