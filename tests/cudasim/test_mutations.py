@@ -47,8 +47,8 @@ def swap(pattern: str, replacement: str):
         ("reductions", r"f32\(-inf\)", "f32(0.0)"),  # the identity of a maximum
         ("reductions", r"if j < u32\((\d+)\):", r"if j < u32(\1 - 1):"),  # a tail mask of a row
         ("reductions", r"while j < u32\((\d+)\):", r"while j < u32(\1 - 1):"),
-        ("block", r"while j < u32\((\d+)\):", r"while j < u32(\1 - 1):"),  # the last element of a fold
-        ("block", r"f32\(-inf\)", "f32(0.0)"),  # the identity of a maximum
+        ("block", r"(f32\(0\.0\)\n +j = lane\n +while j < u32\(\d+)", r"\1 - 1"),  # the last element of a sum
+        ("block", r"r(\d) = f32\(0\.0\)", r"r\1 = f32(1.0)"),  # the identity of a sum
         ("block", r"(z\d)\[row\] = ", r"\1[row ^ u32(1)] = "),  # where a result waits for its readers
         ("contractions", r"\+= fa\[r\] \* y", "+= fa[r] * y + f32(0.01)"),  # the products
         ("contractions", r"and ki < end:", "and ki < end - u32(1):"),  # the last step of the reduced axis
