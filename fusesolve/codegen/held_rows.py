@@ -10,11 +10,11 @@ from contextlib import ExitStack
 from functools import partial
 
 from fusesolve.codegen.attention import Chain
-from fusesolve.codegen.kernel import STATIC_SHARED, UNROLL_LIMIT, EmittedKernel, Task, TaskSource
+from fusesolve.codegen.kernel import UNROLL_LIMIT, EmittedKernel, Task, TaskSource
 from fusesolve.codegen.lanes import Partial, Team, join_lanes
 from fusesolve.codegen.rows import FOLDS_SHARED, accumulate, finish_fold, start_fold
 from fusesolve.codegen.scalars import UnsupportedError
-from fusesolve.cost.gpu.layout import HELD_ROWS, held_bytes
+from fusesolve.cost.gpu.layout import HELD_ROWS, STATIC_SHARED, held_bytes
 from fusesolve.ops.definition import OpKind
 
 
