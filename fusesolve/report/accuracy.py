@@ -19,6 +19,7 @@ COLUMNS = (
     Column(head="p90", right=True),
     Column(head="bias", right=True),
     Column(head="rank", right=True),
+    Column(head="bound", right=True),
 )
 GAIN_COLUMNS = (
     Column(head="file", flexible=True),
@@ -46,6 +47,8 @@ def accuracy_table(found: Accuracy, *, width: int, colour: bool, verbose: bool =
     head = fold(f"Errors of predicted against measured times on {_PARTS[found.part]}", width)
     body = render_table(COLUMNS, [_cells(row) for row in found.rows], width=width, colour=colour)
     parts = [head, "\n", body] if found.rows else [head]
+    if any(row.reachable is not None for row in found.rows):
+        parts.append(fold(BOUND, width))
     if found.gains:
         parts += ["\n", fold(GAINS, width), "\n"]
         parts.append(
@@ -63,13 +66,16 @@ def accuracy_table(found: Accuracy, *, width: int, colour: bool, verbose: bool =
     return "".join(parts)
 
 
+BOUND = "bound: the rank that exact kernel times would reach, given one floor for the host that hides the short ones"
+
+
 def _cells(row: AccuracyRow) -> Sequence[str]:
     errors = row.errors
-    rank = "-" if errors.spearman is None else f"{errors.spearman:.4f}"
+    rank, bound = ("-" if value is None else f"{value:.4f}" for value in (errors.spearman, row.reachable))
     ratios = (errors.mape, errors.median_ape, errors.p90_ape)
     return (
         row.file, row.device, row.profile, row.op, row.timing, str(errors.n), *(f"{100 * r:.1f}%" for r in ratios),
-        f"{100 * errors.bias:+.1f}%", rank,
+        f"{100 * errors.bias:+.1f}%", rank, bound,
     )  # fmt: skip
 
 

@@ -95,11 +95,19 @@ def add_hosts(samples: Sequence[Sample], kernels: Array, hosts: dict[tuple[str, 
         host = hosts.get((sample.device, sample.family))
         if host is not None and sample.timing is host.timing:
             floor[index], offset[index] = host.floor, host.offset
-    found = np.maximum(floor, offset + kernels)
-    step = np.array([sample.resolution for sample in samples])
-    coarse = (step > 0) & np.isfinite(found)
-    found[coarse] = np.maximum(step[coarse], np.round(found[coarse] / step[coarse]) * step[coarse])
-    return found
+    return _read_clock(samples, np.maximum(floor, offset + kernels))
+
+
+def _read_clock(samples: Sequence[Sample], seconds: Array) -> Array:
+    """What a clock with whole steps shows: it cuts the fraction of a step off each kernel, and sums up what is left.
+
+    Kineto (PyTorch's profiler) divides nanoseconds by 1,000 as integers, per kernel; DeepBench casts its mean time to
+    whole microseconds. The kernels of such a sample are alike. A row is there only if it reads at least one step each.
+    """
+    step = np.array([sample.resolution * len(sample.kernels) for sample in samples])
+    coarse = (step > 0) & np.isfinite(seconds)
+    seconds[coarse] = np.maximum(step[coarse], np.floor(seconds[coarse] / step[coarse]) * step[coarse])
+    return seconds
 
 
 def with_true_kernels(samples: Sequence[Sample], kernels: Array, hosts: dict[tuple[str, str], Host]) -> Array:

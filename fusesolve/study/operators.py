@@ -237,7 +237,9 @@ def _as_library(spec: Spec, workload: Workload) -> Workload:
     if spec.op == "rope":
         workload = replace(workload, alu=workload.alu + 0.5 * ROTARY_WORK * spec.sizes[0] * spec.sizes[1])
     if rule is _scalar_rows:
-        workload = replace(workload, alu=workload.alu + SCALAR_WORK * spec.sizes[0] * spec.sizes[1])
+        threads, _, _ = _scalar_rows(spec.sizes[1], 2)
+        whole = -(-spec.sizes[1] // threads) * threads  # a block takes as long for a part of a trip as for all of it
+        workload = replace(workload, alu=workload.alu + SCALAR_WORK * spec.sizes[0] * whole)
     if spec.op == "embedding":
         return _index_select(spec, workload)
     if rule is None:
@@ -257,12 +259,12 @@ def _as_library(spec: Spec, workload: Workload) -> Workload:
 def _index_select(spec: Spec, workload: Workload) -> Workload:
     """PyTorch's index_select: up to 16 indices, every thread walks over all of them, one after the other."""
     rows, cols, _ = spec.sizes
-    found = replace(workload, alu=workload.alu + INDEX_WORK * rows * cols)
+    found = replace(workload, alu=workload.alu + INDEX_WORK * rows * cols, row_kind=ROW_KINDS["embedding"])
     if rows > FEW_INDICES:
         return found
     return replace(
         found, template=TEMPLATES.index(Template.ROW), outer=-(-cols // 128), inner=128 * rows, row_threads=128,
-        row_load_bytes=DType(spec.dtype).itemsize, contiguous=1, passes=1, row_kind=ROW_KINDS["embedding"],
+        row_load_bytes=DType(spec.dtype).itemsize, contiguous=1, passes=1,
     )  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from fusesolve.study.samples import Sample, Spec, Timing
 
 Array: TypeAlias = NDArray[np.float64]
 
-PROFILED = 0.3e-6  # seconds of a kernel's start and end that a profiler counts and kernels back to back overlap
+PROFILED = 1050.0  # clocks of a kernel's start and end that a profiler counts and kernels back to back overlap
 _NO_LAUNCH = frozenset({"launch"})
 # How each timing is priced: the launch that is in the number. The host's share comes later (`hosts`).
 OPTIONS: Mapping[Timing, PriceOptions] = MappingProxyType({
@@ -52,7 +52,7 @@ def price_samples(samples: Sequence[Sample], profile: HardwareProfile) -> Array:
         ]
         if places:
             prices = price_workloads([place.workload for place in places], profile, OPTIONS[timing])
-            counted = PROFILED if timing is Timing.KERNEL else 0.0
+            counted = PROFILED / profile.compute.clock if timing is Timing.KERNEL else 0.0
             np.add.at(seconds, [place.sample for place in places], prices.latency + counted)
     return seconds
 

@@ -29,8 +29,8 @@ class Sample:
 
     `device` is the table's own text. `family` groups calls that take the same path through a host. `copies` is how
     many sets of weights took turns in the measurement: with several, weights stay in the cache only where all fit.
-    `resolution` (s) is the step in which the table gives times, 0 where it is fine. `library` names the vintage of the
-    library where it is not today's, such as "2023".
+    `resolution` (s) is the step of the table's clock, which cuts the rest off each kernel (0: fine). `library`
+    names the vintage of the library where it is not today's, such as "2023".
     """
 
     device: str

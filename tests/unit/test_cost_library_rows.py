@@ -36,7 +36,9 @@ def test_scalar_rows_take_a_trip_per_element_of_a_thread():
     assert us(found, "floor") == pytest.approx(0.2)
     warm = price(rows(reductions=1, warm_read_bytes=BYTES))
     assert us(warm, "latency") == pytest.approx(5 * (0.9 + 4 * 0.5))
-    assert us(price(rows(warm_read_bytes=BYTES)), "latency") == pytest.approx(5 * 4 * 0.5)  # nothing to combine
+    streamed = price(rows(warm_read_bytes=BYTES))
+    assert us(streamed, "latency") == pytest.approx(5 * 4 * 0.5)  # nothing to combine
+    assert us(streamed, "floor") == pytest.approx(0.5)
 
 
 def test_a_quantiser_leaves_threads_idle_and_passes_the_cache_twice():
@@ -70,7 +72,31 @@ def test_a_layer_norm_in_16_bits_has_half_the_blocks():
 
 def test_indices_that_are_chased_wait_for_two_loads():
     found = price(rows(outer=32, inner=16 * 128, row_threads=128, row_kind=library_rows.CHASED, warm_read_bytes=BYTES))
-    assert us(found, "latency") == pytest.approx(16 * (2 * 0.2 + 0.3))
+    assert us(found, "latency") == pytest.approx(16 * (2 * 0.2 + 0.45))
+    assert us(found, "floor") == pytest.approx(DEVICE.floor * 1e6)
+
+
+def test_a_gather_waits_for_its_index():
+    """A pointwise kernel's floor, the index from the cache, and its divisions."""
+    item = workload(Template.POINTWISE, inner=4096, full_reads=1, full_writes=1, read_bytes=BYTES, write_bytes=BYTES)
+    plain, gather = (
+        pointwise.evaluate(DEVICE, columns(replace(item, row_kind=kind)), tiling(threads=256, per_thread=4))[1]
+        for kind in (0, library_rows.CHASED)
+    )
+    assert us(gather, "floor") - us(plain, "floor") == pytest.approx(0.2 + 0.45)
+
+
+def test_a_warp_loads_its_row_at_once():
+    short, long = (price(rows(inner=size, row_threads=32, reductions=1, warm_read_bytes=BYTES)) for size in (64, 1024))
+    assert us(short, "latency") == us(long, "latency") == pytest.approx(0.9 + 0.5)  # 6,400 slots: one wave
+
+
+def test_rows_that_start_anywhere_peel_their_first_elements():
+    wide = {"row_threads": 256, "row_load_bytes": 16, "element_bytes": 4, "reductions": 1, "warm_read_bytes": BYTES}
+    even, odd = (price(rows(inner=size, **wide)) for size in (1024, 1025))
+    waves = 1.25 + 0.75 * 0.8464817  # 800 slots; one trip, then the odd element's and three quarters of a peeled one
+    assert us(even, "latency") == pytest.approx(waves * (0.9 + 0.5), rel=1e-6)
+    assert us(odd, "latency") == pytest.approx(waves * (0.9 + 2.75 * 0.5), rel=1e-6)
 
 
 def test_more_units_or_threads_never_push_rows_out_of_the_cache():

@@ -100,6 +100,28 @@ def test_a_library_of_templates_runs_tiles_down_the_rows_in_pairs(m, rows):
     assert value(res, "blocks") == 32 * rows
 
 
+def test_few_rows_of_a_library_of_templates_start_anew_in_every_wave():
+    """100 units; tiles of 64 columns: 10,240 columns are two waves, 204,800 are 32."""
+    device, tile = read_device(NARROW, "stream"), tiling(tile_m=16, tile_n=64, split=1)
+    items = [narrow(16, n, 128, tile_by_rows=1) for n in (6_400, 10_240, 204_800)]
+    one, two, many = (
+        value(contraction.evaluate(device, columns(item), tile, library=True)[1], "floor") * 1e6 for item in items
+    )
+    assert (two - one, many - one) == pytest.approx((1.4, 31 * 1.4))
+
+
+def test_rows_that_end_inside_a_tile_slow_a_library_of_templates():
+    device, tile = read_device(NARROW, "stream"), tiling(tile_m=128, tile_n=128, split=1)
+    whole, ragged, plain = (
+        value(contraction.evaluate(device, columns(item), tile, library=True)[1], "tensor")
+        for item in (
+            narrow(512, 4096, 4096, tile_by_rows=1), narrow(511, 4096, 4096, tile_by_rows=1), narrow(511, 4096, 4096)
+        )
+    )  # fmt: skip
+    assert ragged == pytest.approx(1.2 * whole, rel=1e-3)  # the power limit sees a row less
+    assert plain < whole
+
+
 @pytest.mark.parametrize(("numbers", "floor"), [({}, 1.0), ({"batched": 1}, 3.0), ({"batch": 2}, 3.0)])
 def test_a_batched_call_pays_its_start_for_a_batch_of_one_too(numbers, floor):
     profile = with_constants(GPU, {"gemm_t0": 1e-6, "gemm_batched": 2e-6})

@@ -1,5 +1,7 @@
 """A host's share comes back from made-up measurements with the form that they were made with."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -52,9 +54,11 @@ def test_kernel_times_have_no_host():
     assert estimate_hosts(rows, np.array([2 * US]), "NVIDIA") == {}
 
 
-def test_a_coarse_clock_reads_whole_steps():
+def test_a_coarse_clock_cuts_the_rest_off_each_kernel():
     rows = samples([2 * US, 1 * US], Timing.KERNEL, resolution=US)
-    assert add_hosts(rows, np.array([2.4 * US, 0.2 * US]), {}) == pytest.approx([2 * US, 1 * US])
+    assert add_hosts(rows, np.array([2.9 * US, 0.2 * US]), {}) == pytest.approx([2 * US, 1 * US])
+    pair = [replace(row, kernels=row.kernels * 2) for row in rows]
+    assert add_hosts(pair, np.array([5.8 * US, 0.2 * US]), {}) == pytest.approx([4 * US, 2 * US])
 
 
 def test_calls_of_several_kernels_have_an_uneven_host():

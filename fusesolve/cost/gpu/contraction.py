@@ -31,8 +31,10 @@ LONG_ROW = 131_072  # bytes of an operand row from which an f32 library of its g
 OVERLAP = 2.7  # p-norm of compute and memory time
 RESIDENT = (1.0, 2.0, 4.0)  # tiles on a unit at once: 32,768 accumulators of a unit's registers, at most four tiles
 EXPOSED = 0.6  # share of a tile's epilogue that the next tile's main loop does not hide
-BY_ROWS_STAGES = 20.0  # a library that sizes its pipeline for each tile fills shared memory
-CLUSTERED_ROWS = 64.0  # up to so many rows the same library's clusters lie along the columns
+BY_ROWS_STAGES = 13.0  # such a library fills shared memory: steps of a tile of 64 x 64 in 227 KiB
+CLUSTERED_ROWS = 64.0  # up to so many rows the same library's clusters lie along the columns, its tiles start anew
+BY_ROWS_START = 1.4e-6  # seconds of each further wave of those: no tile loads while the one before still stores
+RAGGED = 1.2  # k-steps of the same library where its last tile reaches beyond the rows: measured, the cause not known
 POWER_TIME = 300e-6  # seconds after which a kernel runs at its sustained power
 
 
@@ -132,12 +134,19 @@ def _tile_rows(w: Columns, tile: Columns) -> Array:
     return np.where(paired, np.ceil(down / 2.0) * 2.0, down)
 
 
-def _floor(device: Device, w: Columns, tensor: Array) -> Array:
-    """Seconds that a contraction adds to its work: a batch, scales of 8-bit operands, another library's own start."""
+def _ragged(w: Columns, tile: Columns) -> Array:
+    """By how much a library of templates is slower where its last tile reaches beyond the rows."""
+    beyond = (w["tile_by_rows"] > 0) & (w["m"] > CLUSTERED_ROWS) & (w["m"] % tile["tile_m"] > 0)
+    return np.where(beyond, RAGGED, 1.0)
+
+
+def _floor(device: Device, w: Columns, tensor: Array, blocks: Array) -> Array:
+    """Seconds that a contraction adds to its work: a batch, scales of 8-bit operands, another library's own starts."""
     scaled = np.where((tensor > 0) & (w["operand_bytes"] < 2), device.constant("gemm_scaled", 0.0), 0.0)
     called = (w["batch"] > 1) | (w["parts"] > 1) | (w["batched"] > 0)
     batch = np.where(called, device.constant("gemm_batched", 0.0), 0.0)
-    by_rows = device.constant("gemm_by_rows_t0", device.gemm_floor)
+    waves = np.where(w["m"] <= CLUSTERED_ROWS, np.ceil(blocks / device.units), 1.0)
+    by_rows = device.constant("gemm_by_rows_t0", device.gemm_floor) + BY_ROWS_START * (waves - 1.0)
     return np.where(w["tile_by_rows"] > 0, by_rows, device.gemm_floor + batch + scaled)
 
 
@@ -184,7 +193,7 @@ def _terms(
     device: Device, w: Columns, tile: Columns, res: Columns, *, steps: Array, step: Array, tensor: Array, library: bool
 ) -> dict[str, Array]:  # fmt: skip
     units = float(device.units)
-    rate = _rate(device, w, tensor, library=library) / units
+    rate = _rate(device, w, tensor, library=library) / (units * _ragged(w, tile))
     m, n = tile["tile_m"], tile["tile_n"]
     resident = np.clip(np.minimum(np.floor(32768.0 / (m * n)), res["resident"]), 1.0, 4.0)
     edge = np.where(tensor, 0.5, device.constant("fma_edge", 8.0))
@@ -222,8 +231,8 @@ def _terms(
     split = np.where(tile["split"] > 1, once + partial_sums, 0.0)
     return streams | {
         "tensor": np.where(tensor, only_mma, 0.0), "fma": np.where(tensor, 0.0, only_mma),
-        "floor": np.zeros_like(busy) + _floor(device, w, tensor), "latency": np.maximum(busy - only_mma, 0.0),
-        "split": split + np.zeros_like(busy),
+        "floor": np.zeros_like(busy) + _floor(device, w, tensor, res["blocks"]),
+        "latency": np.maximum(busy - only_mma, 0.0), "split": split + np.zeros_like(busy),
         "staging": w["staged_bytes"] * device.constant("staging_share", 0.15) / device.stream + np.zeros_like(busy),
     }  # fmt: skip
 
@@ -245,9 +254,7 @@ def _interval(device: Device, w: Columns, m: Array, n: Array, step: Array, tenso
     depth = np.floor(room / (count * (m + n) * step * w["operand_bytes"]))
     most = np.where(w["tile_by_rows"] > 0, BY_ROWS_STAGES, max(2.0, device.constant("gemm_stages_max", 3.0)))
     stages = np.clip(depth, 2.0, most)
-    return np.where(
-        tensor, device.constant("gemm_latency", 0.8e-6) / stages, device.constant("fma_latency", 0.3e-6)
-    )
+    return np.where(tensor, device.constant("gemm_latency", 0.8e-6) / stages, device.constant("fma_latency", 0.3e-6))
 
 
 def _l2_per_unit(device: Device) -> float:

@@ -18,10 +18,11 @@ NORM, SCATTERED, QUANTISED, MERGED, ROTARY, CHASED = 1, 2, 3, 4, 5, 6
 ATOMIC = 1.35e-9  # seconds of an atomic update where all blocks update one address: about two clocks of the L2 cache
 NORM_REGISTERS = 64.0  # per thread of PyTorch's layer norm in 16 bits: half as many blocks as its threads would allow
 WAITING = 0.6  # of the DRAM's latency: what a trip to DRAM waits beyond one to the L2 cache (0.5 to 0.62 on five GPUs)
-CHASE = 0.3e-6  # seconds per trip of a loop over indices beyond the loads that wait for each other
+CHASE = 0.45e-6  # seconds of an index's divisions and their wait, beyond the loads that wait for each other
 ROTARY_STEP = 0.6  # a trip of a rotation (four independent loads, no chain of arithmetic) over one of the other rows
 SCATTER_FLOOR = 0.7e-6  # the same of a KV-cache write, whose other constant was fitted with it
 FLOOR = 0.2e-6  # seconds in which a kernel starts and drains, its first loads not counted
+STREAMED = 0.5e-6  # the same of a kernel without a reduction: its first loads are counted
 ROOM = 0.18  # share of the L2 cache that the rows of THREADS_IN_FLIGHT may fill before they push each other out
 SHARPNESS = 6.0  # exponent of that knee
 
@@ -50,9 +51,11 @@ def evaluate(device: Device, w: Columns, tile: Columns) -> tuple[dict[str, Array
     found["reread"] = _reread(device, w, threads, found["dram"] + found["l2"])
     found["latency"] = t.waves(w["outer"] + nothing, slots) * _block(device, w, threads)
     found |= t.pipe_terms(device, w, np.minimum(w["outer"], device.units), nothing)
-    floor = np.where(w["row_kind"] == SCATTERED, SCATTER_FLOOR, FLOOR)
+    floor = np.where((w["row_kind"] == 0) & (w["reductions"] <= 0), STREAMED, FLOOR)
+    floor = np.where(w["row_kind"] == SCATTERED, SCATTER_FLOOR, floor)
     floor = np.where(w["row_kind"] == QUANTISED, 0.0, floor)
     floor = np.where(w["row_kind"] == MERGED, w["outer"] * ATOMIC, floor)
+    floor = np.where(w["row_kind"] == CHASED, device.floor, floor)
     return res, found | t.overhead_terms(device, res) | {"floor": nothing + floor}
 
 
@@ -81,8 +84,10 @@ def _block(device: Device, w: Columns, threads: Array) -> Array:
     wide = np.maximum(1.0, w["row_load_bytes"] / w["element_bytes"])
     whole = np.floor(w["inner"] / (threads * wide))
     rest = np.ceil((w["inner"] - whole * threads * wide) / threads)
-    trips = whole + np.where(wide > 1.0, np.minimum(rest, wide), rest)
+    peeled = (w["row_kind"] == 0) & (w["inner"] % wide > 0)  # rows that do not start where a wide load may
+    trips = whole + np.where(wide > 1.0, np.minimum(rest, wide), rest) + np.where(peeled, 1.0 - 1.0 / wide, 0.0)
     trips = np.where(w["row_kind"] == QUANTISED, np.ceil(w["inner"] / (threads * wide)), trips)  # threads left idle
+    trips = np.where((w["row_kind"] == 0) & (threads <= 32.0), 1.0, trips)  # a row that a warp holds: all loads at once
     norm = w["row_kind"] == NORM
     start = np.where(norm, device.constant("norm_latency", 4.0e-6), device.constant("row_latency", 0.9e-6))
     start = np.where((w["reductions"] > 0) | (w["row_kind"] == ROTARY), start, 0.0)

@@ -7,6 +7,7 @@ from fusesolve.cost.gpu import terms as t
 from fusesolve.cost.gpu.device import Device
 from fusesolve.cost.gpu.fitted import FITTED
 from fusesolve.cost.gpu.layout import STAGING_SIDE, STAGING_TILE
+from fusesolve.cost.gpu.library_rows import CHASE, CHASED
 from fusesolve.cost.table import Array, Columns
 
 THREADS = (128, 256, 512)
@@ -42,4 +43,6 @@ def evaluate(device: Device, w: Columns, tile: Columns) -> tuple[dict[str, Array
     found["latency"] = t.waves(blocks, slots) * block_latency
     found["staging"] = w["staged_bytes"] * device.constant("staging_share", 0.15) / device.stream
     found["shared"] = 2.0 * w["staged_bytes"] / device.shared_bytes_per_s
-    return res, found | t.overhead_terms(device, res)
+    found |= t.overhead_terms(device, res)
+    found["floor"] = found["floor"] + np.where(w["row_kind"] == CHASED, device.l2_latency + CHASE, 0.0)
+    return res, found
