@@ -12,11 +12,14 @@ from pathlib import Path
 from fusesolve.candidates.program import Program
 from fusesolve.codegen.module import GeneratedKernel, GeneratedPlan, generate
 from fusesolve.codegen.planned import PlannedKernel, PlannedProgram
+from fusesolve.codegen.preamble import PREAMBLE, PREAMBLE_BF16, PREAMBLE_VECTORS
 from fusesolve.codegen.runtime import Compiled, Compiler, KernelError
+from fusesolve.codegen.tensor_source import tensor_preamble
 from fusesolve.cost.gpu_occupancy import blocks_per_unit, occupancy
 from fusesolve.errors import MissingError
 from fusesolve.hardware import HardwareProfile
 
+PREAMBLES = (PREAMBLE, PREAMBLE_BF16, PREAMBLE_VECTORS)  # what kernels may call, beside their own device functions
 TOOLCHAIN = ("numba-cuda", "nvidia-nvvm", "nvidia-nvjitlink", "nvidia-cuda-nvrtc")  # packages of the extra cuda
 
 
@@ -94,7 +97,7 @@ class GroupCompiler:
         self, lazy: "_Lazy", made: GeneratedPlan, kernel: PlannedKernel, item: GeneratedKernel
     ) -> KernelResources:
         kinds = self._kinds(made, kernel.id, item)
-        key = self._key(made, item, kinds)
+        key = self._key(item, kinds)
         result = self.store.get(key)
         if result is None:
             try:
@@ -120,9 +123,10 @@ class GroupCompiler:
             for s in item.emitted.arguments
         ]
 
-    def _key(self, made: GeneratedPlan, item: GeneratedKernel, kinds: Sequence[str]) -> str:
-        head = made.text[: made.text.find("\n# group ")]
-        parts = (head, item.emitted.text("k"), *kinds, self.capability, *toolchain())
+    def _key(self, item: GeneratedKernel, kinds: Sequence[str]) -> str:
+        emitted = item.emitted
+        device = tensor_preamble(emitted.tensor_tiles, emitted.tensor_waits) if emitted.tensor_tiles else ""
+        parts = (*PREAMBLES, device, emitted.text("k"), *kinds, self.capability, *toolchain())
         return hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()
 
 
