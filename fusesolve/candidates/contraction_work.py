@@ -144,7 +144,8 @@ class ContractionWork:
         """Positions between the exponential and the second contraction, None unless all of them only scale.
 
         An online softmax multiplies what it has summed so far by exp(old maximum - new maximum); that commutes
-        with the second contraction only through operators that are linear in the probabilities.
+        with the second contraction only through operators that are linear in the probabilities, and alike for all keys
+        (what differs from key to key would have to weigh each of them again).
         """
         nodes = self.program.graph.nodes
         below: set[int] = set()
@@ -158,10 +159,17 @@ class ContractionWork:
             if exponential or inside:
                 below.add(i)
             if inside and op.kind is OpKind.ELEMENTWISE:
-                if not op.linear:
+                if not op.linear or self._by_key(i, below):
                     return None
                 tail.add(i)
         return frozenset(tail) if started else None
+
+    def _by_key(self, i: int, below: set[int]) -> bool:
+        """Whether the operator at `i` reads something along the keys beside what comes from the positions `below`."""
+        keys = frozenset(self.nest.red[self.nest.heads[1]])
+        own = self._numbers(below)
+        reads = [read for read in self.ops[i].reads if self.program.storage[read.storage].producer not in own]
+        return any(keys & frozenset(self.nest.indices(i, read)) for read in reads)
 
     def _bare_attention(self) -> bool:
         """Nothing but the two contractions and what lies between them: what a library's attention does."""

@@ -138,9 +138,22 @@ def _quotient(op: Operation) -> str:
     return f"({zero} if {b} == {zero} else ({a} // {b} if {exact} else {a} // {b} + {one}))"
 
 
+def _power(op: Operation) -> str:
+    """Of integers: repeated products that wrap; a negative power is what is left of a fraction, 0, 1 or -1."""
+    a, b = op.args
+    if op.floating:
+        return f"pow({a}, {b})"
+    if op.kind.startswith("u"):
+        return f"{a} ** {b}"
+    zero, one, less = op.number(0), op.number(1), op.number(-1)
+    whole = f"{a} == {one} or ({a} == {less} and {b} & {one} == {zero})"
+    left = f"({one} if {whole} else ({less} if {a} == {less} else {zero}))"
+    return f"({a} ** {b} if {b} >= {zero} else {left})"
+
+
 EXPRESSIONS: Mapping[str, Callable[[Operation], str]] = {
     "add": _infix("+", "|"), "sub": _infix("-"), "mul": _infix("*", "&"), "div": _infix("/"),
-    "intdiv": _quotient, "pow": _floats_only(_call("pow"), "pow"), "maximum": _greater, "minimum": _lesser,
+    "intdiv": _quotient, "pow": _power, "maximum": _greater, "minimum": _lesser,
     "mod": _remainder, "fmod": _floats_only(_call("fmod"), "fmod"), "atan2": _call("atan2"),
     "equal": _infix("=="), "not_equal": _infix("!="), "less": _infix("<"), "less_equal": _infix("<="),
     "greater": _infix(">"), "greater_equal": _infix(">="), "and": _infix("&"), "or": _infix("|"), "xor": _infix("^"),

@@ -15,7 +15,7 @@ from fusesolve.codegen.scalars import UnsupportedError
 from fusesolve.codegen.siblings import emit_siblings
 from fusesolve.codegen.tensor_attention import emit_attention
 from fusesolve.codegen.tensor_contraction import KINDS, TensorGemm
-from fusesolve.codegen.transposed import TransposedGemm, TransposedTensorGemm
+from fusesolve.codegen.transposed import emit_transposed
 from fusesolve.codegen.windows import TRANSPOSED
 from fusesolve.cost.gpu.layout import FMA_STEP
 from fusesolve.group import Template
@@ -34,7 +34,7 @@ def _emit_tiles(task: Task) -> tuple[EmittedKernel, ...]:
     head = head_at(task, task.nest.heads[0])
     tensor = task.tile("tile_k", FMA_STEP) > FMA_STEP and {kind.dtype for kind in head.types[:2]} <= set(KINDS)
     if head.node.op in TRANSPOSED:
-        return (TransposedTensorGemm if tensor else TransposedGemm)(task).emit()
+        return emit_transposed(task, tensor=tensor)
     return (TensorGemm if tensor else Gemm)(task).emit()
 
 

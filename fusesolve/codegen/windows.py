@@ -217,16 +217,47 @@ def inner_extents(node: Node, types: Sequence[TensorType]) -> tuple[int, ...]:
     return (types[1].shape[0], *(-(-count // step) for count, step in taps))
 
 
+def is_regular(node: Node, weight: Sequence[int]) -> bool:
+    """Whether all positions of one residue of a transposed convolution sum over the same whole set of taps."""
+    plain = set(_numbers(node, "dilation")) == {1} and whole(node, "group", 1) == 1
+    return plain and not any(taps % step for taps, step in zip(weight[2:], _numbers(node, "stride"), strict=True))
+
+
+def _scattered(kernel: "KernelSource", node: Node, index: Index) -> str:
+    """A transposed convolution of any kind at one point: all taps, and a test which of them meet an element."""
+    types = operand_types(kernel.graph, node)
+    (_, depth, *extents), (_, per, *taps) = (kind.shape for kind in types)
+    stride, pad, dilation = (_numbers(node, name) for name in ("stride", "pad", "dilation"))
+    kind, group = sum_type(types), whole(node, "group", 1)
+    block, column = _divided(kernel, index[1], per) if group > 1 else (ZERO, index[1])
+    total = kernel.value(f"{kind}(0)", "r")
+    with ExitStack() as open_:
+        inner = open_.enter_context(kernel.loops((depth // group, *taps)))
+        channel = block.scaled(depth // group) + inner[0]
+        rows = []
+        for i, step in enumerate(stride):
+            lift = -(-dilation[i] * (taps[i] - 1) // step)  # whole steps, so that nothing is negative
+            far = (index[2 + i] + inner[1 + i].scaled(-dilation[i])).shifted(pad[i] + lift * step)
+            row, rest = _divided(kernel, far, step)
+            test = f"{kernel.index(rest)} == u32(0) and {inside(kernel, row, lift, extents[i])}"
+            open_.enter_context(kernel.block(f"if {test}:"))
+            rows.append(kernel.fix(row.shifted(-lift), extents[i]))
+        a = kernel.cast(kernel.operand(node.inputs[0], types[0], (index[0], channel, *rows)), types[0], kind)
+        b = kernel.cast(kernel.operand(node.inputs[1], types[1], (channel, column, *inner[1:])), types[1], kind)
+        kernel.line(f"{total} = {total} + {a} * {b}")
+    goal = compute_type(kernel.graph.type_of(node.outputs[0]).dtype)
+    return total if goal == kind else kernel.value(f"{goal}({total})")
+
+
 def _transposed_product(kernel: "KernelSource", node: Node, index: Index, inner: Index) -> Product:
     """A transposed convolution: a position y takes tap `p % stride + j * stride` of row `p // stride - j`, p = y + pad.
 
     `inner` are the channel and a j for each axis. Where all taps of a residue exist no weight has to be tested.
     """
     left, right = (kind.shape for kind in operand_types(kernel.graph, node))
-    stride, pad, dilation = (_numbers(node, name) for name in ("stride", "pad", "dilation"))
-    rank = len(stride)
-    if set(dilation) != {1} or whole(node, "group", 1) != 1 or any(right[2 + i] % stride[i] for i in range(rank)):
-        raise UnsupportedError(f"{node.op} with groups, dilation or taps beside its stride's multiples has no source")
+    stride, pad = (_numbers(node, name) for name in ("stride", "pad"))
+    if not is_regular(node, right):
+        raise UnsupportedError(f"{node.op} with groups, dilation or taps beside its stride's multiples has no tiles")
     rows: list[Affine] = []
     taps: list[Affine] = []
     tests: list[tuple[int, Affine, int]] = []
@@ -274,6 +305,8 @@ def _matmul_product(node: Node, shapes: Sequence[Sequence[int]], index: Index, i
 def _contraction(kernel: "KernelSource", node: Node, index: Index) -> str:
     """A contraction at one point: a loop over its reduced axes."""
     types = operand_types(kernel.graph, node)
+    if node.op in TRANSPOSED and not is_regular(node, types[1].shape):
+        return _scattered(kernel, node, index)
     kind = sum_type(types)
     total = kernel.value(f"{kind}(0)", "r")
     with ExitStack() as open_:

@@ -39,7 +39,7 @@ CASES = {
         "n = neg(x)", "ab = abs(n)", "an = and(x, y)", "o = or(x, y)", "xo = xor(x, y)", "sl = shift_left(x, y)",
         "sr = shift_right(sl, 1)", "nt = not(x)", "nb = not(b)", "ub = sub(u, 3)", "un = neg(u)", "lm = mul(l, x)",
         "fd = div(x, y)", "dd = exp(d)", "mixed = add(d, h)", "hh = mul(h, 0.1)", "cu = cast(h; to=i32)",
-        "bb = or(b, nb)", "sg = sign(s)",
+        "bb = or(b, nb)", "sg = sign(s)", "pw = pow(x, 3)", "pu = pow(u, 2)",
     ),
     "movement": _graph(
         "x: f32[3,8,10]; y: f32[3,4,10]; i: i64[5]; j: i32[3,8,10]; nd: i64[7,2]; u: f32[3,1,10]; u2: f32[3,3,10]",
@@ -53,13 +53,16 @@ CASES = {
         "fl = fill(; const=2.5, shape=3-8-10)", "xf = mul(x, fl)", "r1 = reshape(x; to=4-60)", "r2 = exp(r1)",
     ),
     "windows": _graph(
-        "x: f32[2,3,9,11]; w: f32[3,1,3,3]; z: f32[4,23]; w2: f32[8,3,3,3]; w3: f32[6,1,3,3]",
+        "x: f32[2,3,9,11]; w: f32[3,1,3,3]; z: f32[4,23]; w2: f32[8,3,3,3]; w3: f32[6,1,3,3]; w4: f32[3,2,3,2]; "
+        "w5: f16[4,3,3]; h: f16[2,4,5]",
         "mp = maxpool(x; k=3-3, stride=2-2, pad=1-1-1-1)", "mr = relu(mp)",
         "ap = avgpool(x; k=3-2, stride=2-2, pad=1-0-1-0)",
         "ap2 = avgpool(x; k=3-3, stride=2-2, pad=1-1-1-1, count_pad=1, ceil=1)", "dw = conv2d(x, w; pad=1, group=3)",
         "st = stencil(z; axis=1, offsets=-2:1)", "rn = resize_nearest(x; to=2-3-18-22)",
         "rl = resize_linear(x; to=2-3-13-20)", "cv = conv2d(x, w2; stride=2, pad=1, dilation=2)", "cr = relu(cv)",
         "dg = conv2d(x, w3; pad=1, group=3)",
+        "tg = conv2d_transpose(x, w4; group=3, stride=2-3, pad=1-0-0-1, dilation=2-1)",
+        "to = conv1d_transpose(h, w5; stride=2)", "tr = relu(to)",
     ),
     "reductions": _graph(
         "x: f32[7,5,141]; v: f32[300]; l: i32[6,33]; b: bool[4,70]; h: f16[9,65]; e8: bf16[3,70]",

@@ -147,6 +147,16 @@ def test_attention_counts_both_products_and_the_width_of_its_head():
     assert work.write_bytes == 2 * 8 * 256 * 32
 
 
+@pytest.mark.parametrize(("factor", "linear"), [("f16[8,256,1]", 1), ("f16[256,512]", 0)])
+def test_what_weighs_each_key_of_its_own_is_no_linear_tail(factor, linear):
+    found = program(
+        ["q: f16[8,256,64]", "k: f16[8,512,64]", "v: f16[8,512,32]", f"f: {factor}"],
+        ["s = matmul(q, k; transpose_b=true)", "p = softmax(s; axis=2)", "w = mul(p, f)", "o = matmul(w, v)"], ["o"],
+    )  # fmt: skip
+    whole = group(found, *(s.value for s in found.storage if s.producer is not None))
+    assert (whole.template, whole.workload.linear_tail) == (Template.ATTENTION, linear)
+
+
 @pytest.mark.parametrize(("op", "staged"), [("transpose(x; perm=1-0)", 1), ("copy(x)", 0)])
 def test_what_lies_the_wrong_way_is_staged(op, staged):
     found = program([X], [f"y = {op}"], ["y"])
