@@ -312,6 +312,7 @@ def accumulate(source: KernelSource, task: Task, i: int, part: Partial) -> None:
     if not part.fold.indexed:
         source.line(f"{part.total} = {part.fold.join(part.total, source.cast(element, operand, part.fold.kind))}")
         return
+    element = source.rounded(node.reads[0], operand, element)
     place = source.value(f"i64({source.index(inner[0])})")
     with source.block(f"if {part.fold.wins(element, place, part.total, part.place)}:"):
         source.line(f"{part.total} = {element}")

@@ -18,8 +18,8 @@ from fusesolve.codegen.moves import MOVES
 from fusesolve.codegen.scalars import UnsupportedError, compute_type, elementwise_text, literal_text
 from fusesolve.codegen.source import Source
 from fusesolve.codegen.windows import WINDOWS
-from fusesolve.graph import Literal, Node, Operand, TensorType
-from fusesolve.ops import OPS, operand_types
+from fusesolve.graph import DType, Literal, Node, Operand, TensorType
+from fusesolve.ops import OPS, jumps, operand_types
 from fusesolve.ops.definition import OpKind
 
 Index = tuple[Affine, ...]
@@ -45,6 +45,8 @@ class KernelSource(Source):
         self.vars: dict[int, Var] = {loop: Var(f"i{n}", size) for n, (loop, size) in enumerate(loops)}
         self.aliases: list[tuple[Affine, Var]] = []
         self.walks: dict[int, Affine] = {}  # loops that are walked as an expression of other loops
+        members = [self.graph.nodes[program.operators[member].node] for member in nest.members]
+        self.jumps = any(jumps(self.graph, node) for node in members)
 
     # indices
 
@@ -154,11 +156,29 @@ class KernelSource(Source):
             self.operand(item, kind, broadcast_index(kind.shape, result.shape, index))
             for item, kind in zip(node.inputs, types, strict=True)
         ]
+        if jumps(self.graph, node) or node.op == "cast":
+            texts = [self.rounded(*found) for found in zip(node.inputs, types, texts, strict=True)]
         return elementwise_text(node, texts, types, result)
 
     def _kept(self, name: str, index: Index) -> str:
         flat = self.index(flatten(index, self.graph.type_of(name).shape))
         return self.value(f"{self.kept[name]}[{flat}]")
+
+    def rounded(self, item: Operand, kind: TensorType, text: str) -> str:
+        """A computed value of 16 bits rounded to its type, where the kernel has an operator that jumps.
+
+        Such an operator compares, rounds or picks: it has to see what another kernel would have stored.
+        """
+        narrow = kind.dtype in (DType.F16, DType.BF16)
+        if not (narrow and self.jumps) or isinstance(item, Literal) or self._maker(item) is None:
+            return text
+        key = ("rounded", text)
+        found = self.recall(key)
+        return found if found is not None else self.keep(key, self.value(self.through(kind.dtype, text)))
+
+    def through(self, dtype: DType, text: str) -> str:
+        """An f32 rounded to a type of 16 bits, as an f32."""
+        return f"f32({dtype.value}({text}))"
 
     def _reduce(self, node: Node, index: Index) -> str:
         """A reduction in place: a loop over its axes at this index."""
@@ -172,6 +192,7 @@ class KernelSource(Source):
         with self.loops(extents) as reduced:
             element = self.at(node.reads[0], reduced_index(node, operand.shape, index, reduced))
             if fold.indexed:
+                element = self.rounded(node.reads[0], operand, element)
                 place = self.value(f"i64({self.index(reduced[0])})")
                 with self.block(f"if {fold.wins(element, place, total, best)}:"):
                     self.line(f"{total} = {element}")

@@ -24,9 +24,15 @@ __all__ = [
     "Work",
     "access_map",
     "infer_results",
+    "jumps",
     "operand_types",
     "result_types",
 ]
+
+JUMPS = frozenset({
+    "floor", "ceil", "round", "trunc", "sign", "mod", "fmod", "intdiv", "equal", "not_equal", "less", "less_equal",
+    "greater", "greater_equal", "argmax", "argmin", "topk", "argsort", "isnan", "isinf",
+})  # fmt: skip
 
 # The one attribute that every inferred operator may carry: the element type in which its first result is stored,
 # where that is not the inferred one (quantised execution).
@@ -81,3 +87,8 @@ def result_types(graph: Graph, node: Node) -> tuple[TensorType, ...]:
 def access_map(graph: Graph, node: Node) -> AccessMap:
     """How the node's operands are indexed from its first result and its reduction axes."""
     return OPS[node.op].access(node, operand_types(graph, node), result_types(graph, node))
+
+
+def jumps(graph: Graph, node: Node) -> bool:
+    """Whether the result may change by more than rounding where an operand changes by a rounding error."""
+    return node.op in JUMPS or (node.op == "cast" and not graph.type_of(node.outputs[0]).dtype.is_float)

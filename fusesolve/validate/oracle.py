@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from fusesolve.candidates.program import Operator
 from fusesolve.codegen.planned import PlannedKernel, PlannedProgram
 from fusesolve.graph import DType, Literal, Node, TensorType
-from fusesolve.ops import OPS, operand_types, result_types
+from fusesolve.ops import OPS, jumps, operand_types, result_types
 from fusesolve.ops.definition import OpKind
 from fusesolve.reference import literal_array, run_node
 from fusesolve.validate.memory import operands
@@ -40,10 +40,6 @@ EPSILON: Mapping[DType, float] = {
 }  # fmt: skip
 IN_HAND = 4.0
 STRAY_SHARE = 0.01  # share of elements that may lie elsewhere behind an operator that jumps
-_JUMPS = frozenset({
-    "floor", "ceil", "round", "trunc", "sign", "mod", "fmod", "intdiv", "equal", "not_equal", "less", "less_equal",
-    "greater", "greater_equal", "argmax", "argmin", "topk", "argsort", "isnan", "isinf",
-})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,9 +66,9 @@ class Oracle:
         """The verdict on a kernel from the arrays that it read and wrote, by storage."""
         way = self._way(kernel)
         limit = tolerance(self.planned, way)
-        jumps = any(self._jumps(op) for op in way)
+        jumping = any(jumps(self.planned.graph, self.planned.graph.nodes[op.node]) for op in way)
         exact, same = self._follow(way, read, wide=True), self._follow(way, read, wide=False)
-        found = {s: _error(written[s], exact[s], same[s], jumps=jumps, limit=limit) for s in kernel.writes}
+        found = {s: _error(written[s], exact[s], same[s], jumps=jumping, limit=limit) for s in kernel.writes}
         worst = max(found, key=lambda s: found[s], default=None)
         error = 0.0 if worst is None else found[worst]
         name = None if worst is None else self.program.storage[worst].value
@@ -93,11 +89,6 @@ class Oracle:
             found.add(made)
             stack.extend(read.storage for read in operators[made].reads)
         return [operators[index] for index in sorted(found)]
-
-    def _jumps(self, op: Operator) -> bool:
-        node = self.planned.graph.nodes[op.node]
-        whole = not self.planned.graph.type_of(node.outputs[0]).dtype.is_float
-        return node.op in _JUMPS or (node.op == "cast" and whole)
 
     def _follow(self, way: list[Operator], read: "Mapping[int, Array]", *, wide: bool) -> "dict[int, Array]":
         inside = {s: _widen(a) if wide else a for s, a in read.items()}

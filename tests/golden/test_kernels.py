@@ -24,6 +24,10 @@ GOLDEN = {
         ["x: f16[6,40]", "y: f16[40]"], ["a = add(x, y)", "b = tanh(a)"], "pointwise",
         {"threads": 128, "per_thread": 2},
     ),
+    "pointwise_compared": (
+        ["x: bf16[6,40]", "m: bf16[6,1]"], ["s = div(x, 3.0)", "e = equal(s, m)", "k = cast(s; to=i32)"], "pointwise",
+        {"threads": 128, "per_thread": 1},
+    ),
     "pointwise_vectors": (
         ["x: bf16[9,40]", "y: bf16[40]", "z: f32[9,1]"], ["a = add(x, y)", "b = cast(a; to=f32)", "c = mul(b, z)",
          "d = cast(c; to=bf16)"], "pointwise",

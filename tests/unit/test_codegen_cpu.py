@@ -182,6 +182,24 @@ def test_narrow_floats_round_to_nearest_even(name, dtype):
     assert np.array_equal(got[kernel.writes[0]].astype(float), wanted.astype(float), equal_nan=True)
 
 
+@pytest.mark.parametrize(("name", "dtype"), [("f16", np.float16), ("bf16", ml_dtypes.bfloat16)])
+def test_a_comparison_sees_computed_values_as_another_kernel_stores_them(name, dtype):
+    """The greatest of x / 11.3 comes from elsewhere, rounded; x / 11.3 is computed here and has to meet it."""
+    planned = whole(
+        [f"x: {name}[64,96]", f"m: {name}[64,1]"],
+        ["s = div(x, 11.3137)", "e = equal(s, m)", "i = argmax(s; axis=1)"], ["e", "i"],
+    )  # fmt: skip
+    kernel = planned.kernels[0]
+    x = np.random.default_rng(5).standard_normal((64, 96), np.float32).astype(dtype)
+    scaled = (x / dtype(11.3137)).astype(dtype)
+    top = scaled.astype(np.float32).max(1, keepdims=True).astype(dtype)
+    got = CpuKernels(planned)(kernel, dict(zip(kernel.reads, (x, top), strict=True)))
+    names = [planned.program.storage[s].value for s in kernel.writes]
+    found = dict(zip(names, (got[s] for s in kernel.writes), strict=True))
+    np.testing.assert_array_equal(found["e"].reshape(64, 96), scaled == top)
+    np.testing.assert_array_equal(found["i"].reshape(64), scaled.astype(np.float32).argmax(1))
+
+
 def test_a_group_falls_apart_into_its_source_operators():
     planned = whole(["x: f32[8,64]"], ["a = relu(x)", "s = softmax(a; axis=1)", "y = mul(s, x)"], ["y"])
     parts = split_group(planned, planned.kernels[0], 1)

@@ -148,6 +148,10 @@ class CpuSource(TaskSource):
             raise UnsupportedError(f"{self.program.storage[storage].value} is not an argument of the kernel")
         return self.value(f"from_{dtype.value}({self.arrays[storage]}[{self.index(offset)}])")
 
+    def through(self, dtype: DType, text: str) -> str:
+        """An f32 rounded to a type of 16 bits, as an f32."""
+        return f"from_{dtype.value}(to_{dtype.value}({text}))"
+
     def stored(self, storage: int, text: str) -> str:
         """A scalar as it is stored: floats of 16 bits as their bits."""
         dtype = self.program.storage[storage].type.dtype
