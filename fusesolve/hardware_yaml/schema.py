@@ -226,6 +226,8 @@ CONSTANTS: Mapping[str, Dimension] = {
     "cpu_argument": _S,
     "cpu_stride_factor": _R,
     "cpu_overlap": _R,
+    "cpu_window": _R,
+    "cpu_row": _S,
     "cpu_contraction": Dimension.FLOPS,
     "cpu_gemm": Dimension.FLOPS,
     "cpu_library_call": _S,

@@ -27,11 +27,13 @@ from fusesolve.ops.rules import (
 _FMA = Work(fma=1, instructions=1)
 _ALU = Work(alu=1, instructions=1)
 _CALL = 400.0  # a call of the C library an element, which no vector holds
-# What operators take on a CPU beside one multiply-add (`Work.vector`): times of chains of f32 operators of the CPU
-# emitter that stay in the second-level cache, on a Zen 3 core; those that are not here take their `fma` + `alu`.
+# What operators take on a CPU beside one multiply-add (`Work.vector`): times of f32 kernels of the CPU emitter, of one
+# function alone and of functions among plain operators, in a Zen 3 core's first-level cache (`cost.cpu` says how they
+# add up; what a division or square root takes alone is hidden among others, which need other pipes). Those that are not
+# here take their `fma` + `alu`.
 _VECTOR: Mapping[str, float] = {
-    "exp": 30, "expm1": 40, "erf": 36, "tanh": 52, "sigmoid": 35, "div": 10, "reciprocal": 10, "sqrt": 16, "rsqrt": 25,
-    "mod": 60, "pow": 2 * _CALL,
+    "exp": 20, "expm1": 30, "erf": 25, "tanh": 36, "sigmoid": 25, "div": 6, "reciprocal": 6, "sqrt": 6, "rsqrt": 12,
+    "mod": 40, "maximum": 2, "minimum": 2, "pow": 2 * _CALL,
     **dict.fromkeys(("fmod", "atan2", "log", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh",
                      "asinh", "acosh", "atanh"), _CALL),
 }  # fmt: skip

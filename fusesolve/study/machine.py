@@ -29,7 +29,12 @@ from fusesolve.validate.parts import one_kernel
 
 Say = Callable[[str], None]
 PLAIN_BYTES = 60 << 20  # of a copy that memory serves and whose stores still go through the caches
-CHAINS = (("exp($)", "mul($, 0.5)"), ("erf($)", "add($, 1.5)"), ("div(1.5, $)", "sqrt($)", "add($, 1.5)"))
+PLAIN = ("mul($, 0.5)", "add($, 1.5)", "sub($, 0.7)", "mul($, 1.1)")
+CHAINS = (
+    2 * PLAIN, 4 * PLAIN, ("exp($)",), ("erf($)", "add($, 1.5)"), ("tanh($)",), ("exp($)", "mul($, 0.5)", "exp($)"),
+)  # fmt: skip
+BALANCED = (("erf($)",), 4 * PLAIN)  # chains whose arithmetic takes about as long as memory
+LARGE = 1 << 24  # numbers that memory serves: 64 MiB in, 64 MiB out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,10 +91,11 @@ def calibrate_cpu(say: Say, facts: CpuFacts | None = None) -> Definition:
     found = facts or read_cpu_facts()
     definition = cpu_definition(found, measure_copy_bandwidth).definition
     constants: dict[str, Any] = {"uncalibrated": False}
+    definition["calibration"] = constants
     _measure_overheads(found, definition, constants, say)
     _measure_memory(found, definition, constants, say)
     _measure_compute(definition, constants, say)
-    definition["calibration"] = constants
+    _measure_rows(definition, constants, say)
     _measure_overlap(definition, constants, say)
     _measure_contractions(definition, constants, say)
     return definition
@@ -139,7 +145,7 @@ def _measure_memory(facts: CpuFacts, definition: Definition, constants: dict[str
 
     def factor(probe: Probe) -> float:
         w = probe.workload
-        return float(np.clip((probe.seconds * rate - w.read_bytes) / w.write_bytes, 0.3, 4.0))
+        return float(np.clip((probe.seconds * rate - w.read_bytes) / w.write_bytes, 0.1, 4.0))
 
     constants["cpu_stream_factor"] = _measured(round(factor(copy), 3), "copies around the caches against sums", copy)
     constants["cpu_write_factor"] = _measured(round(factor(plain), 3), "copies through the caches against sums", plain)
@@ -161,15 +167,38 @@ def _sum_probe(count: int) -> Probe:
 
 
 def _measure_compute(definition: Definition, constants: dict[str, Any], say: Say) -> None:
-    """Plain vector instructions a second, from a mix of functions on data in the cores' caches."""
+    """Plain vector instructions a second, and the length of a loop body at which they take twice as long.
+
+    Both from chains of functions of several lengths on data in the cores' caches: seconds an instruction over length.
+    """
+    machine = _machine(definition)
+    count = 2 * definition["compute"]["units"]["value"] * TASK_POINTS
+    probes = [pointwise(count, *chain) for chain in CHAINS]
+    bodies = np.array([probe.workload.vector / count + 2.0 for probe in probes])  # one load, one store
+    spent = np.array([probe.seconds - _terms(machine, probe.workload)["launch"] for probe in probes])
+    slope, start = np.polyfit(bodies, spent / (count * bodies), 1)
+    start = max(start, 0.2 * float(np.mean(spent / (count * bodies))))
+    window = float(np.clip(start / max(slope, 1e-18), 10.0, 1000.0))
+    rate = float(np.mean(count * bodies * (1.0 + bodies / window) / spent))
     units = definition["compute"]["units"]["value"]
-    count = 4 * units * TASK_POINTS
-    base, probes = pointwise(count, "relu($)").seconds, [pointwise(count, *chain) for chain in CHAINS]
-    spent = sum(max(probe.seconds - base, 0.1 * probe.seconds) for probe in probes)
-    rate = sum(probe.workload.vector for probe in probes) / spent
     leaf = _leaf(float(f"{rate / (units * _hertz(definition)):.4g}"), f"{len(CHAINS)} chains of functions", probes[0])
     definition["compute"]["pipes"] = {"fma": {"per_clock": {"f32": leaf}}}
-    say(f"vector instructions: {rate / 1e9:.3g} G elements/s")
+    constants["cpu_window"] = _measured(round(window, 1), f"{len(CHAINS)} chains of functions by length", probes[-1])
+    found = ", ".join(f"{1e12 * s / count / b:.1f} at {b:.0f}" for s, b in zip(spent, bodies, strict=True))
+    say(f"vector instructions: {rate / 1e9:.3g} G elements/s, half of that at {window:.0f} of them (ps each: {found})")
+
+
+def _measure_rows(definition: Definition, constants: dict[str, Any], say: Say) -> None:
+    """What a pass over a row takes to begin and end: short rows against long ones of as many numbers."""
+    cores = definition["compute"]["units"]["value"]
+    short, long = (
+        run_probe([f"x: f32[{cores * TASK_POINTS // length},{length}]"], ["y = rmsnorm(x; axis=1)"], "y")
+        for length in (64, 1024)
+    )
+    passes = short.workload.passes * (short.workload.outer - long.workload.outer)
+    row = max(0.0, short.seconds - long.seconds) * cores / passes
+    constants["cpu_row"] = _measured(f"{1e9 * row:.4g} ns", "norms of rows of 64 against 1024 numbers", short)
+    say(f"a pass over a row {1e9 * row:.3g} ns beside its elements")
 
 
 def _hertz(definition: Definition) -> float:
@@ -187,20 +216,21 @@ def _terms(machine: Machine, workload: Workload) -> Mapping[str, float]:
 
 
 def _measure_overlap(definition: Definition, constants: dict[str, Any], say: Say) -> None:
-    """How much of the shorter of memory and compute is hidden, and what a strided access costs."""
+    """How much of the shorter of memory and compute is hidden, and what a strided access costs.
+
+    A chain over data in the cores' caches shows its arithmetic, a copy shows memory, a chain over data in memory both.
+    """
     machine = _machine(definition)
-    rows = ["m = reduce_max(x; axis=1, keepdims=true)", "d = sub(x, m)", "y = tanh(d)"]
-    row = run_probe(["x: f32[8192,2048]"], rows, "y")
-    chain = pointwise(16_777_216, "exp($)", "div(1.5, $)")
+    count = 2 * definition["compute"]["units"]["value"] * TASK_POINTS
+    copy = pointwise(LARGE, "relu($)")
     hidden = []
-    for probe in (row, chain):
-        terms = _terms(machine, probe.workload)
-        memory = terms["dram"] + terms["staging"]
-        compute = sum(terms[name] for name in ("fma", "tensor", "reread"))
-        rest = probe.seconds - terms["launch"] - max(memory, compute)
-        hidden.append(1.0 - rest / min(memory, compute))
+    for chain in BALANCED:
+        near, far = pointwise(count, *chain), pointwise(LARGE, *chain)
+        compute = (near.seconds - _terms(machine, near.workload)["launch"]) * LARGE / count
+        shorter, longer = sorted((compute, copy.seconds))
+        hidden.append(1.0 - max(0.0, far.seconds - longer) / shorter)
     overlap = float(np.clip(np.mean(hidden), 0.0, 1.0))
-    constants["cpu_overlap"] = _measured(round(overlap, 3), "functions of rows and of points of 64 MiB", row)
+    constants["cpu_overlap"] = _measured(round(overlap, 3), "chains over 64 MiB, over caches, and a copy", copy)
     turned = run_probe(["x: f32[4096,4096]"], ["y = transpose(x; perm=1-0)"], "y")
     terms = _terms(machine, turned.workload)
     staged = turned.workload.staged_bytes / machine.memory_rate

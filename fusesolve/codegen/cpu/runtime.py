@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 LINE = 64  # bytes of a cache line
 REPEATS = 9
 SHORT_S = 0.02  # seconds of repeats that a short call takes at least
-ENOUGH_S = 0.2  # seconds of repeats after which no more are made
+ENOUGH_S = 0.1  # seconds of repeats after which no more are made
 
 
 class CpuKernelError(ValidationError):
