@@ -26,7 +26,8 @@ CHECKED = (
     "max_groups", "must_fuse", "must_not_fuse", "must_materialize", "max_recompute", "group_outputs", "group_limits",
 )  # fmt: skip
 ELSEWHERE = {
-    "FC-001": "one cast and two give one plan; 64 KiB of shared memory", "FC-005": "64 KiB and 512 bytes of shared memory",
+    "FC-001": "one cast and two give one plan; 64 KiB of shared memory",
+    "FC-005": "64 KiB and 512 bytes of shared memory",
     "FC-010": "1, 2 and 2 kernels: times as their bytes", "FC-016": "a gather is 500 times faster",
     "FC-020": "int8 weights of a thin product are widened in it", "FC-022": "heads of 64 and 128 in one kernel",
     "FC-038": "registers and time of the pack", "FC-046": "the tile of the result; 64 KiB of shared memory",
