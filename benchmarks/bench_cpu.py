@@ -5,14 +5,15 @@ operator by operator too:
 
     python benchmarks/bench_cpu.py [--json FILE] [--hw PROFILE]
 
-`--hw` takes a profile that `fusesolve calibrate --device cpu` wrote instead of measuring again. Medians of nine repeats
-or more; anything else that runs on the machine shows in them. A streaming copy is timed right before and after each
-large kernel: b[i] = a[i] in a parallel loop, bytes read plus bytes written (STREAM's copy). Its stores go through the
-caches; what a copy around them reaches is printed beside it.
+`--hw` takes a profile that `fusesolve calibrate --device cpu` wrote instead of measuring again. Medians of nine
+repeats or more; anything else that runs on the machine shows in them, and the last line says how much that was. A
+streaming copy is timed right before and after each large kernel: b[i] = a[i] in a parallel loop, bytes read plus bytes
+written (STREAM's copy). Its stores go through the caches; what a copy around them reaches is printed beside it.
 """
 
 import argparse
 import json
+import os
 import platform
 from collections.abc import Iterator
 from pathlib import Path
@@ -129,6 +130,15 @@ def stream_copy(a: np.ndarray, b: np.ndarray) -> None:
         b[i] = a[i]
 
 
+def others_share(before: tuple[float, float] | None = None) -> tuple[float, float]:
+    """(seconds of all cores that other processes had, seconds of all cores) since the start, or since `before`."""
+    ticks = [int(item) for item in Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:9]]
+    second = os.sysconf("SC_CLK_TCK")
+    own = os.times()
+    found = (sum(ticks) - ticks[3] - ticks[4]) / second - own.user - own.system, sum(ticks) / second
+    return found if before is None else (found[0] - before[0], found[1] - before[1])
+
+
 def print_row(row: dict[str, object]) -> None:
     """One line of the table."""
     guess, real, apart = row["predicted_us"], row["measured_us"], row["apart_us"]
@@ -140,12 +150,34 @@ def print_row(row: dict[str, object]) -> None:
     )
 
 
+def winners(found: list[dict[str, object]]) -> list[bool]:
+    """Whether fused against apart comes out as predicted, for every kernel that was timed both ways."""
+    fused = [row for row in found if row["operators"] > 1 and row["apart_us"] is not None]
+    return [
+        (row["apart_predicted_us"] >= row["predicted_us"]) == (row["apart_us"] >= row["measured_us"]) for row in fused
+    ]
+
+
+def family_line(family: str, found: list[dict[str, object]], around: float) -> str:
+    """One line of the summary."""
+    ratios = sorted(row["predicted_us"] / row["measured_us"] for row in found)
+    large = [row for row in found if row["stream"] is not None]
+    rates = [1e6 * row["bytes"] / row["measured_us"] for row in large]
+    beside = sorted(rate / row["stream"] for rate, row in zip(rates, large, strict=True))
+    return (
+        f"{family:14s} {np.median(ratios):.2f}; {ratios[0]:.2f} to {ratios[-1]:.2f}    "
+        f"{100 * np.median(beside):.0f} %; {100 * beside[0]:.0f} to {100 * beside[-1]:.0f} %    "
+        f"{100 * np.median(rates) / around:.0f} %"
+    )
+
+
 def main() -> None:
     """Run and print."""
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--json", type=Path)
     options.add_argument("--hw")
     chosen = options.parse_args()
+    start = others_share()
     definition = None if chosen.hw else calibrate_cpu(print)
     profile = load_profile(chosen.hw) if chosen.hw else profile_from_definition(definition, "this CPU")
     streams = Streams()
@@ -157,28 +189,22 @@ def main() -> None:
         found.append(row)
         print_row(row)
     errors = measure_errors(*np.array([(row["predicted_us"], row["measured_us"]) for row in found]).T)
-    correlation, error = errors.spearman, errors.median_ape
-    fused = [row for row in found if row["operators"] > 1 and row["apart_us"] is not None]
-    right = [
-        (row["apart_predicted_us"] >= row["predicted_us"]) == (row["apart_us"] >= row["measured_us"]) for row in fused
-    ]
-    print(f"\n{len(found)} kernels: rank correlation {correlation:.3f}, median error {100 * error:.1f} %")
+    right = winners(found)
+    print(
+        f"\n{len(found)} kernels: rank correlation {errors.spearman:.3f}, median error {100 * errors.median_ape:.1f} %"
+    )
     print(f"winner between fused and apart right on {sum(right)} of {len(right)}")
-    print("kernels of 64 MiB or more, share of the streaming copy beside each (of a copy around the caches):")
+    print("by family: predicted over measured (median; lowest to highest); from 64 MiB on the share of the")
+    print("streaming copy beside each, and of a copy around the caches:")
     for family in FAMILIES:
-        rates = [
-            (1e6 * row["bytes"] / row["measured_us"], row["stream"])
-            for row in found if row["family"] == family and row["stream"] is not None
-        ]  # fmt: skip
-        beside, whole = sorted(rate / stream for rate, stream in rates), np.median([rate for rate, _ in rates]) / around
-        print(
-            f"{family:14s} {100 * beside[0]:.0f} to {100 * beside[-1]:.0f} %, "
-            f"median {100 * float(np.median(beside)):.0f} % ({100 * whole:.0f} %)"
-        )
+        print(family_line(family, [row for row in found if row["family"] == family], around))
+    others, whole = others_share(start)
+    print(f"other processes had {100 * others / whole:.1f} % of the processor time of this run")
     if chosen.json is not None:
         document = {
-            "cpu": platform.processor(), "around_bytes_per_s": around, "spearman": correlation, "median_ape": error,
-            "winners_right": sum(right), "winners": len(right), "rows": found, "profile": profile.definition,
+            "cpu": platform.processor(), "around_bytes_per_s": around, "spearman": errors.spearman,
+            "median_ape": errors.median_ape, "others": others / whole, "winners_right": sum(right),
+            "winners": len(right), "rows": found, "profile": profile.definition,
         }  # fmt: skip
         chosen.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 

@@ -132,7 +132,8 @@ class Machine:
 
     def instructions(self, w: Columns, points: Array) -> Array:
         """Vector instructions of all points with their loads and stores, by the time that they take in a long body."""
-        moves = w["full_reads"] * np.maximum(w["passes"], 1.0) + w["full_writes"]
+        again = w["reread_bytes"] * np.maximum(w["passes"] - 1.0, 0.0) / w["element_bytes"]
+        moves = w["full_reads"] + again / points + w["full_writes"]
         body = w["vector"] / points + moves
         slower = np.where(w["windows"] > 0, 0.0, np.minimum(body, LONGEST) / self.window)
         return np.where(w["vector"] > 0, points * body * (1.0 + slower), 0.0)

@@ -57,7 +57,7 @@ def test_a_window_is_a_loop_of_its_own():
 
 def test_passes_over_rows_do_not_hide_each_other():
     """Two passes of 3 instructions, two loads and a store: 6 x 1.6 ns, half in each pass; reading takes 0.4 ns."""
-    row = copy(vector=3.0, outer=1 << 14, inner=1 << 10, passes=2, reductions=1)
+    row = copy(vector=3.0, outer=1 << 14, inner=1 << 10, passes=2, reductions=1, reread_bytes=4 * POINTS)
     body, ends = 6 * 1.6 * POINTS / 1e9, 2 * 2**14 * 1e-8 / 2
     assert seconds(**row) == pytest.approx(OVERHEAD + body + ends)
     fast = replace(MACHINE, vector=1e12)  # memory decides: all that is read, then all that is written
