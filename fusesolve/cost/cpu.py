@@ -10,7 +10,8 @@ are fewer elements of a long body than it needs to hide the latency of their cha
 core. Contractions have rates of their own: the vector loops of the emitter, and the library that NumPy calls.
 
 A row kernel reads memory in its first pass and writes it in its last one: each is the longer of its memory and its
-share of the arithmetic, and neither hides the other: `exposed` is the difference. In other kernels it is the part
+share of the arithmetic, and neither hides the other: `exposed` is the difference. With nothing to read meanwhile a byte
+around the caches counts `cpu_row_stream_factor`. In other kernels it is the part
 (1 - `cpu_overlap`) of the shorter of memory and compute. Each pass over a row takes `cpu_row` to begin and end.
 
 Every constant is measured by `fusesolve calibrate --device cpu`; a profile without them takes the defaults here.
@@ -73,6 +74,7 @@ class Machine:
     memory_rate: float
     write_factor: float
     stream_factor: float
+    row_stream_factor: float
     stride_factor: float
     vector: float
     window: float
@@ -100,6 +102,7 @@ class Machine:
             shared_cache=float(last.knee or last.size) if last else 0.0,
             shared_rate=last.bandwidth if last else dram, memory_rate=dram,
             write_factor=constant("cpu_write_factor", 1.0), stream_factor=constant("cpu_stream_factor", 1.0),
+            row_stream_factor=constant("cpu_row_stream_factor", constant("cpu_stream_factor", 1.0)),
             stride_factor=constant("cpu_stride_factor", 4.0), vector=vector, overlap=constant("cpu_overlap", 0.7),
             window=constant("cpu_window", WINDOW), row=constant("cpu_row", ROW),
             contraction=0.5 * constant("cpu_contraction", vector / 2.0),
@@ -113,7 +116,8 @@ class Machine:
         share = np.minimum(1.0, tasks / self.cores)  # of all cores' rates
         footprint = w["footprint_bytes"]
         streamed = footprint >= STREAMED
-        written = np.where(streamed, self.stream_factor, self.write_factor) * w["write_bytes"]
+        around = np.where(w["passes"] > 1, self.row_stream_factor, self.stream_factor)
+        written = np.where(streamed, around, self.write_factor) * w["write_bytes"]
         long_row = w["reread_bytes"] > w["outer"] * self.core_cache / self.cores
         again = np.where(long_row, w["reread_bytes"] * np.maximum(w["passes"] - 1.0, 0.0), 0.0)
         level = np.where(streamed, self.memory_rate, self._bandwidth(footprint))

@@ -223,6 +223,7 @@ CONSTANTS: Mapping[str, Dimension] = {
     "cpu_core_bandwidth": _BW,
     "cpu_write_factor": _R,
     "cpu_stream_factor": _R,
+    "cpu_row_stream_factor": _R,
     "cpu_argument": _S,
     "cpu_stride_factor": _R,
     "cpu_overlap": _R,

@@ -148,6 +148,10 @@ def _measure_memory(facts: CpuFacts, definition: Definition, constants: dict[str
         return float(np.clip((probe.seconds * rate - w.read_bytes) / w.write_bytes, 0.1, 4.0))
 
     constants["cpu_stream_factor"] = _measured(round(factor(copy), 3), "copies around the caches against sums", copy)
+    rows = ["m = reduce_mean(x; axis=1, keepdims=true)", "y = sub(x, m)"]
+    apart = run_probe([f"x: f32[{large // 2048},2048]"], rows, "y")
+    how = "rows minus their means, around the caches, against sums"
+    constants["cpu_row_stream_factor"] = _measured(round(factor(apart), 3), how, apart)
     constants["cpu_write_factor"] = _measured(round(factor(plain), 3), "copies through the caches against sums", plain)
     core = float(constants["cpu_core_bandwidth"]["value"].removesuffix(" B/s")) * (1.0 + factor(plain)) / 2
     constants["cpu_core_bandwidth"]["value"] = f"{core:.4g} B/s"
@@ -155,7 +159,7 @@ def _measure_memory(facts: CpuFacts, definition: Definition, constants: dict[str
     cached = pointwise(small, "relu($)")
     shared = (1.0 + factor(plain)) * 4 * small / cached.seconds
     say(f"memory {rate / 1e9:.3g} GB/s, last cache {shared / 1e9:.3g} GB/s, cores' caches {core / 1e9:.3g} GB/s")
-    say(f"a written byte counts {factor(plain):.2f}, around the caches {factor(copy):.2f}")
+    say(f"a written byte counts {factor(plain):.2f}, around the caches {factor(copy):.2f}, of rows {factor(apart):.2f}")
     memory = definition["memory"]
     memory["dram"]["sustained"] = _leaf(f"{rate:.4g} B/s", f"summing {4 * large >> 20} MiB", total)
     memory["dram"]["bandwidth"] = _leaf(f"{rate * (1 + total.spread):.4g} B/s", "the same, best repeats", total)
@@ -193,11 +197,11 @@ def _measure_rows(definition: Definition, constants: dict[str, Any], say: Say) -
     cores = definition["compute"]["units"]["value"]
     short, long = (
         run_probe([f"x: f32[{cores * TASK_POINTS // length},{length}]"], ["y = rmsnorm(x; axis=1)"], "y")
-        for length in (64, 1024)
+        for length in (128, 1024)
     )
     passes = short.workload.passes * (short.workload.outer - long.workload.outer)
     row = max(0.0, short.seconds - long.seconds) * cores / passes
-    constants["cpu_row"] = _measured(f"{1e9 * row:.4g} ns", "norms of rows of 64 against 1024 numbers", short)
+    constants["cpu_row"] = _measured(f"{1e9 * row:.4g} ns", "norms of rows of 128 against 1024 numbers", short)
     say(f"a pass over a row {1e9 * row:.3g} ns beside its elements")
 
 
@@ -218,7 +222,8 @@ def _terms(machine: Machine, workload: Workload) -> Mapping[str, float]:
 def _measure_overlap(definition: Definition, constants: dict[str, Any], say: Say) -> None:
     """How much of the shorter of memory and compute is hidden, and what a strided access costs.
 
-    A chain over data in the cores' caches shows its arithmetic, a copy shows memory, a chain over data in memory both.
+    A chain over data in the cores' caches shows its arithmetic, a copy shows memory, a chain over data in memory both:
+    best repeats, since a difference of times has the disturbances of all of them.
     """
     machine = _machine(definition)
     count = 2 * definition["compute"]["units"]["value"] * TASK_POINTS
@@ -226,9 +231,9 @@ def _measure_overlap(definition: Definition, constants: dict[str, Any], say: Say
     hidden = []
     for chain in BALANCED:
         near, far = pointwise(count, *chain), pointwise(LARGE, *chain)
-        compute = (near.seconds - _terms(machine, near.workload)["launch"]) * LARGE / count
-        shorter, longer = sorted((compute, copy.seconds))
-        hidden.append(1.0 - max(0.0, far.seconds - longer) / shorter)
+        compute = (near.timing.best - _terms(machine, near.workload)["launch"]) * LARGE / count
+        shorter, longer = sorted((compute, copy.timing.best))
+        hidden.append(1.0 - max(0.0, far.timing.best - longer) / shorter)
     overlap = float(np.clip(np.mean(hidden), 0.0, 1.0))
     constants["cpu_overlap"] = _measured(round(overlap, 3), "chains over 64 MiB, over caches, and a copy", copy)
     turned = run_probe(["x: f32[4096,4096]"], ["y = transpose(x; perm=1-0)"], "y")

@@ -11,8 +11,8 @@ from fusesolve.group import TEMPLATES, Template, Workload
 
 MACHINE = Machine(
     cores=2, call=1e-6, argument=0.0, region=2e-6, core_cache=1 << 20, core_rate=200e9, shared_cache=16 << 20,
-    shared_rate=100e9, memory_rate=10e9, write_factor=2.0, stream_factor=0.5, stride_factor=4.0, vector=1e9,
-    window=10.0, row=1e-8, overlap=1.0, contraction=1e9, gemm=1e9, library_call=1e-6,
+    shared_rate=100e9, memory_rate=10e9, write_factor=2.0, stream_factor=0.5, row_stream_factor=1.0,
+    stride_factor=4.0, vector=1e9, window=10.0, row=1e-8, overlap=1.0, contraction=1e9, gemm=1e9, library_call=1e-6,
 )  # fmt: skip
 POINTS = 1 << 24
 OVERHEAD = 3e-6  # a call and a parallel region
@@ -61,9 +61,9 @@ def test_passes_over_rows_do_not_hide_each_other():
     body, ends = 6 * 1.6 * POINTS / 1e9, 2 * 2**14 * 1e-8 / 2
     assert seconds(**row) == pytest.approx(OVERHEAD + body + ends)
     fast = replace(MACHINE, vector=1e12)  # memory decides: all that is read, then all that is written
-    assert seconds(fast, **row) == pytest.approx(OVERHEAD + (4 + 2) * POINTS / 10e9 + ends)
-    middle = replace(MACHINE, vector=16e9)  # 0.6 ns: 0.4 while it reads, 0.3 while 0.2 are written
-    assert seconds(middle, **row) == pytest.approx(OVERHEAD + (0.4 + 0.3) * POINTS / 1e9 + ends)
+    assert seconds(fast, **row) == pytest.approx(OVERHEAD + (4 + 4) * POINTS / 10e9 + ends)
+    middle = replace(MACHINE, vector=9.6e9)  # 1 ns: 0.5 while 0.4 are read, 0.5 while 0.4 are written
+    assert seconds(middle, **row) == pytest.approx(OVERHEAD + (0.5 + 0.5) * POINTS / 1e9 + ends)
 
 
 def test_what_is_not_hidden_of_the_shorter_is_added():
