@@ -7,11 +7,10 @@ index. Everything else is computed again at the index where it is read.
 from math import prod
 
 from fusesolve.candidates.one_block import fold_lanes
-from fusesolve.codegen.affine import Affine, Var, flatten, variable
-from fusesolve.codegen.folds import make_fold
-from fusesolve.codegen.kernel import EmittedKernel, Task, TaskSource, ceil_div
+from fusesolve.codegen.affine import Var
+from fusesolve.codegen.kernel import EmittedKernel, Task, ceil_div
 from fusesolve.codegen.lanes import Partial, Team, join_lanes
-from fusesolve.codegen.rows import accumulate
+from fusesolve.codegen.rows import accumulate, flat_position, fold_of, start_fold
 from fusesolve.ops.definition import OpKind
 
 
@@ -42,10 +41,7 @@ class _BlockKernel:
 
         Threads behind the last result fold that one again, so that all of them meet at every barrier.
         """
-        source, graph = self.source, self.task.program.graph
-        op = self.task.program.operators[self.nest.members[i]]
-        node = graph.nodes[op.node]
-        fold = make_fold(node.op, graph.type_of(node.reads[0]), graph.type_of(node.outputs[0]), op.reduced)
+        source, fold = self.source, fold_of(self.task, i)
         count, length = self._size(self.nest.out[i]), self._size(self.nest.red[i])
         lanes = fold_lanes(count, length, self.threads)
         team = Team(lanes=lanes, rows=self.threads // lanes, neighbours=True)
@@ -56,9 +52,8 @@ class _BlockKernel:
         with source.block(f"for n in range({ceil_div(count, team.rows)}):"):
             source.line(f"row = u32(min(u32(u32(n) * u32({team.rows}) + local), u32({count - 1})))")
             place, depth = len(source.lines), source.depth
-            source.aliases.append((self._flat(self.nest.out[i]), Var("row", count)))
-            total = source.value(fold.start(), "r")
-            part = Partial(fold, total, source.value("i64(0)", "r") if fold.indexed else "")
+            source.aliases.append((flat_position(source, self.nest.out[i]), Var("row", count)))
+            part = start_fold(source, self.task, i)
             self._walk(i, part, lanes, length)
             join_lanes(source, team, [part])
             result = part.place if fold.indexed else fold.finish(part.total)
@@ -67,14 +62,14 @@ class _BlockKernel:
             source.aliases.pop()
             source.unravel("row", self.nest.out[i], place, depth)
         source.line("cuda.syncthreads()")
-        source.kept[node.outputs[0]] = name
+        source.kept[self.task.node_outputs(i)[0]] = name
 
     def _walk(self, i: int, part: Partial, lanes: int, length: int) -> None:
         source, inner = self.source, self.nest.red[i]
         source.line("j = lane")
         with source.block(f"while j < u32({length}):"):
             place, depth = len(source.lines), source.depth
-            source.aliases.append((self._flat(inner), Var("j", length)))
+            source.aliases.append((flat_position(source, inner), Var("j", length)))
             accumulate(source, self.task, i, part)
             source.aliases.pop()
             source.unravel("j", inner, place, depth)
@@ -87,7 +82,7 @@ class _BlockKernel:
         source.line("p = tid")
         with source.block(f"while p < u32({points}):"):
             place, depth = len(source.lines), source.depth
-            source.aliases.append((self._flat(order), Var("p", points)))
+            source.aliases.append((flat_position(source, order), Var("p", points)))
             source.write_at(storage, frozenset(order))
             source.aliases.pop()
             source.unravel("p", order, place, depth)
@@ -95,11 +90,3 @@ class _BlockKernel:
 
     def _size(self, loops: tuple[int, ...]) -> int:
         return prod(self.nest.extent[loop] for loop in loops)
-
-    def _flat(self, loops: tuple[int, ...]) -> Affine:
-        return flat_position(self.source, loops)
-
-
-def flat_position(source: TaskSource, loops: tuple[int, ...]) -> Affine:
-    """The position that loops, outer to inner, stand for together."""
-    return flatten([variable(source.vars[loop]) for loop in loops], [source.nest.extent[loop] for loop in loops])

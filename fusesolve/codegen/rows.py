@@ -201,7 +201,7 @@ class RowKernel:
         """The body of the loop over a row's elements: folds and stores at one element."""
         source, shape = self.source, self.shape
         place, depth = len(source.lines), source.depth
-        source.aliases.append((_flat(source, shape.inner_order), Var("j", shape.length)))
+        source.aliases.append((flat_position(source, shape.inner_order), Var("j", shape.length)))
         for i, part in zip(folds, parts, strict=True):
             accumulate(source, self.task, i, part)
         if stores:
@@ -319,7 +319,8 @@ def accumulate(source: KernelSource, task: Task, i: int, part: Partial) -> None:
         source.line(f"{part.place} = {place}")
 
 
-def _flat(source: TaskSource, order: tuple[int, ...]) -> Affine:
+def flat_position(source: TaskSource, order: tuple[int, ...]) -> Affine:
+    """The position that loops, outer to inner, stand for together."""
     extents = [source.nest.extent[loop] for loop in order]
     return flatten([variable(source.vars[loop]) for loop in order], extents)
 

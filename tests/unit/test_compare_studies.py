@@ -53,8 +53,8 @@ def test_what_is_unproven_or_beaten_is_listed():
 
 def test_the_gap_study_runs(tmp_path, monkeypatch, capsys):
     path = tmp_path / "gaps.md"
-    arguments = ["gap_study.py", "--graphs", "softmax", "--profiles", "a100,v100,hexagon", "-o", str(path)]
-    monkeypatch.setattr("sys.argv", arguments)
+    arguments = ["--graphs", "softmax", "--profiles", "a100,v100,hexagon", "--jobs", "1", "-o", str(path)]
+    monkeypatch.setattr("sys.argv", ["gap_study.py", *arguments])
     gap_study.main()
     text = path.read_text()
     assert "--graphs softmax --profiles a100,v100,hexagon" in text
@@ -81,7 +81,8 @@ def recorded(tmp_path):
 
 def test_the_study_of_partitions_runs(recorded, monkeypatch):
     path = recorded / "peers.md"
-    monkeypatch.setattr("sys.argv", ["peer_study.py", str(recorded), "--profiles", "a100", "-o", str(path)])
+    arguments = [str(recorded), "--profiles", "a100", "--jobs", "1", "-o", str(path)]
+    monkeypatch.setattr("sys.argv", ["peer_study.py", *arguments])
     peer_study.main()
     text = path.read_text()
     assert "2 rows, each a partition" in text and "Rows faster than `cpsat`: none." in text
@@ -92,6 +93,6 @@ def test_the_study_of_partitions_runs(recorded, monkeypatch):
 
 
 def test_an_empty_folder_is_said_so(tmp_path, monkeypatch):
-    monkeypatch.setattr("sys.argv", ["peer_study.py", str(tmp_path)])
+    monkeypatch.setattr("sys.argv", ["peer_study.py", str(tmp_path), "--jobs", "1"])
     with pytest.raises(SystemExit, match=r"no graphs/\*\.input\.onnx"):
         peer_study.main()
