@@ -1,21 +1,21 @@
 """Counterfactuals benchmark: every pair of adjacent operators that a plan leaves apart, forced together, solved again.
 
-Run `python benchmarks/bench_explain.py [--hw h100] [GRAPH ...]`. The graph is enumerated and solved once; then each
-pair is explained. Prints, for each graph, the pairs, seconds of the first solve, and mean and worst seconds of a pair,
-by the clock and by the processor, with the dearest pair and the resources that make it so.
+Run `python benchmarks/bench_explain.py [--hw h100,a100,mobile-npu] [GRAPH ...]`; without graphs all bundled ones. A
+graph is enumerated and solved once on each profile; then each pair is explained. Prints, for each, the pairs, seconds
+of the first solve, and mean and worst seconds of a pair, by the clock and by the processor, with the dearest pair and
+the resources that make it so; at last the median and the worst processor seconds of all pairs.
 """
 
 import argparse
 import statistics
 import time
 
+from fusesolve.bundled import bundled_dir
 from fusesolve.explanation import Explanation, explain_pair
 from fusesolve.pipeline import Planning, PlanOptions, begin
 
-BLOCKS = (
-    "gpt2_block", "bert_layer", "llama_block_prefill", "llama_block_decode", "resnet50_bottleneck",
-    "inception_branches", "mobilenet_inverted_residual", "unet_up_block", "moe_router", "gelu_mlp",
-)  # fmt: skip
+GRAPHS = tuple(sorted(path.stem for path in bundled_dir("graphs").glob("*.yaml")))
+PROFILES = "h100,a100,mobile-npu"
 
 
 def pairs_apart(planning: Planning) -> list[tuple[str, str]]:
@@ -36,8 +36,8 @@ def describe(found: Explanation) -> str:
     return f"{' + '.join(found.between or ())}: {(found.delta_ns or 0) / 1e3:+.2f} us; {why[0] if why else ''}"
 
 
-def measure(graph: str, hardware: str) -> None:
-    """Explain all pairs of a graph and print one line."""
+def measure(graph: str, hardware: str) -> list[tuple[float, str]]:
+    """Explain all pairs of a graph and print one line; returns processor seconds and names of each pair."""
     planning = begin(graph, hardware, PlanOptions(), time_limit=None)
     started = time.perf_counter()
     pairs = pairs_apart(planning)
@@ -49,26 +49,32 @@ def measure(graph: str, hardware: str) -> None:
         clock.append(time.perf_counter() - started)
         processor.append(time.process_time() - used)
     if not pairs:
-        print(f"{graph:<30}{0:>6}{first:>9.2f}", flush=True)
-        return
+        print(f"{graph:<30}{hardware:<12}{0:>6}{first:>9.2f}", flush=True)
+        return []
     dearest = max(found, key=lambda item: item.delta_ns or 0)
     print(
-        f"{graph:<30}{len(pairs):>6}{first:>9.2f}{statistics.mean(clock):>9.3f}{max(clock):>9.3f}"
+        f"{graph:<30}{hardware:<12}{len(pairs):>6}{first:>9.2f}{statistics.mean(clock):>9.3f}{max(clock):>9.3f}"
         f"{statistics.mean(processor):>9.3f}{max(processor):>9.3f}  {describe(dearest)}",
         flush=True,
     )
+    return [(used, f"{graph} {hardware}: {' + '.join(pair)}") for used, pair in zip(processor, pairs, strict=True)]
 
 
 def main() -> None:
     """Parse the options and measure each graph."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("graphs", nargs="*", default=BLOCKS)
-    parser.add_argument("--hw", default="h100")
+    parser.add_argument("graphs", nargs="*", default=GRAPHS)
+    parser.add_argument("--hw", default=PROFILES, help="profiles, with commas between them")
     options = parser.parse_args()
     heads = "".join(f"{head:>9}" for head in ("first s", "mean s", "worst s", "mean cpu", "worst"))
-    print(f"{'graph':<30}{'pairs':>6}{heads}  dearest pair")
+    print(f"{'graph':<30}{'profile':<12}{'pairs':>6}{heads}  dearest pair")
+    found: list[tuple[float, str]] = []
     for graph in options.graphs:
-        measure(graph, options.hw)
+        for hardware in options.hw.split(","):
+            found += measure(graph, hardware)
+    if found:
+        median, (worst, where) = statistics.median(used for used, _ in found), max(found)
+        print(f"{len(found)} pairs: median {median:.3f}, worst {worst:.3f} processor seconds ({where})")
 
 
 if __name__ == "__main__":

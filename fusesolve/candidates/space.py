@@ -11,7 +11,7 @@ from itertools import combinations
 
 import numpy as np
 
-from fusesolve.candidates.encoding import Encoder, Encoding
+from fusesolve.candidates.encoding import Encoder, Encoding, Place
 from fusesolve.candidates.grow import Grower, Grown, closure
 from fusesolve.candidates.loops import Nest
 from fusesolve.candidates.program import Program
@@ -124,6 +124,20 @@ def _components(program: Program, members: Sequence[int]) -> int:
     return count
 
 
+class _Places(dict[int, Place]):
+    """The place of each storage relative to a stretch that begins at `low`; `numbers`: those of external storage."""
+
+    def __init__(self, encoder: Encoder, low: int, numbers: dict[int, int]) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.low = low
+        self.numbers = numbers
+
+    def __missing__(self, storage: int) -> Place:
+        found = self[storage] = self.encoder.place(storage, self.low, self.numbers)
+        return found
+
+
 class _Enumerator:
     def __init__(
         self, program: Program, recompute: bool, separable: frozenset[int], late: Callable[[], bool]
@@ -221,22 +235,22 @@ class _Enumerator:
         externals = self.encoder.externals(low, high)
         storage = self.encoder.external_storage(np.array([low], dtype=np.int64), externals)[0]
         numbers = {value: slot for slot, value in enumerate(storage.tolist())}
-        shapes = tuple(shape for nest in grown.nests for shape in self._shapes(nest, low, numbers))
+        places = _Places(self.encoder, low, numbers)
+        shapes = tuple(shape for nest in grown.nests for shape in self._shapes(nest, low, places))
         number = self.placements.open(shapes, externals)
         sets = frozenset(tuple(m - anchor for m in nest.members) for nest in grown.nests)
         return _Entry(encoding, low - anchor, high - anchor, number, sets, grown.cut)
 
-    def _shapes(self, nest: Nest, low: int, numbers: dict[int, int]) -> Iterator[Shape]:
+    def _shapes(self, nest: Nest, low: int, places: "_Places") -> Iterator[Shape]:
         choices = tuple(_write_choices(self.program, nest, self.recompute))
         if not choices:
             return
         measure = Measure(self.program, nest)
         members = tuple(m - low for m in nest.members)
-        reads = tuple(self.encoder.place(s, low, numbers) for s in _reads(self.program, nest))
+        reads = tuple(places[s] for s in _reads(self.program, nest))
         for writes, full in choices:
             unique = self.workloads.setdefault(measure.workload(writes), len(self.workloads))
-            written = tuple(self.encoder.place(s, low, numbers) for s in writes)
-            yield Shape(members, reads, written, full, unique)
+            yield Shape(members, reads, tuple(places[s] for s in writes), full, unique)
 
 
 def _reads(program: Program, nest: Nest) -> tuple[int, ...]:
@@ -287,7 +301,7 @@ def _write_choices(program: Program, nest: Nest, recompute: bool) -> Iterator[tu
     needed = _needed(program, nest)
     hidden = needed & _interior(program, nest)
     base = tuple(sorted(needed - hidden))
-    if not base or (hidden and not recompute) or check_structure(replace(nest.facts, interior_writes=0)) is not None:
+    if not base or (hidden and not recompute) or check_structure(nest.facts) is not None:
         return
     if not hidden:
         yield base, True
