@@ -12,6 +12,7 @@ from fusesolve.solve.rows import Row
 from fusesolve.solve.searching import Task
 
 INTEGRAL = 1e-6
+MOST_COLUMNS = 4_000  # kept columns up to which the relaxation is tried: the simplex takes long over a deep model's
 
 
 def least_of_relaxation(task: Task, cost: int, control: Control) -> tuple[int, ...] | None:
@@ -19,10 +20,10 @@ def least_of_relaxation(task: Task, cost: int, control: Control) -> tuple[int, .
 
     The relaxation of the kept columns and the task's rows holds every such selection. If its optimum is integral, can
     be ordered, costs no more than `cost`, and weighs what the relaxation's exact bound says, it is one of them and the
-    least. A task with a memory limit stays open: the relaxation knows nothing of it.
+    least. A task with a memory limit stays open, of which the relaxation knows nothing, and one of over MOST_COLUMNS.
     """
     problem = task.instance.problem
-    if problem.max_live is not None or not task.kept:
+    if problem.max_live is not None or not 0 < len(task.kept) <= MOST_COLUMNS:
         return None
     place = {index: spot for spot, index in enumerate(task.kept)}
     weight = np.array([task.weight[index] for index in task.kept], dtype=np.int64)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from fusesolve.solve import Column, Limits, PartitionProblem
+from fusesolve.solve import Column, Limits, PartitionProblem, ties
 from fusesolve.solve.control import Control
 from fusesolve.solve.cpsat import frame_of, task_within
 from fusesolve.solve.instance import prepare_instance
@@ -57,6 +57,11 @@ def test_the_least_sum_of_ties_is_found_without_a_search(ties: tuple[int, int, i
 def test_a_memory_limit_leaves_it_open():
     problem = replace(chain_of_three(ties=(1, 1, 1, 9, 9)), max_live=2, live_bytes=(1, 1, 1))
     assert settle(problem, 30) == (None, (0, 1, 2))
+
+
+def test_many_columns_leave_it_open(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(ties, "MOST_COLUMNS", 4)  # the problem has five
+    assert settle(chain_of_three(ties=(1, 1, 1, 9, 9)), 30) == (None, (0, 1, 2))
 
 
 def test_a_plan_above_the_cost_is_none():
