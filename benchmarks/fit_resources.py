@@ -1,160 +1,50 @@
-"""Registers and code of generated kernels: compile many, fit the weights of `fusesolve/cost/gpu/features.py`.
+"""Registers and code of generated kernels: fit the weights of `fusesolve/cost/gpu/features.py` on compiled kernels.
 
-    python benchmarks/fit_resources.py collect ROWS.jsonl --profiles a100,h100 --store FOLDER [GRAPH...]
-    python benchmarks/fit_resources.py fit ROWS.jsonl... [--write]
+    python benchmarks/collect_resources.py ROWS.jsonl GRAPH...      (compiles the rows)
+    python benchmarks/fit_resources.py ROWS.jsonl... [--write]
 
-`collect` plans each graph with generated kernels, and compiles the plan's groups with other groups and tilings of the
-space, drawn by a fixed seed (a GPU is not needed; the extra cuda is). A row is a workload, a tiling, and what the
-compiler made of it. `fit` prints how well the model that is in the package and the newly fitted one agree with the
-rows, the latter also on graphs that were left out of the fit, and writes the weights.
+Prints how well the weights in the package, the newly fitted ones, and ones fitted without the kernel's own graph agree
+with what was compiled; graphs that are versions of one model are left out together. `--write` writes the weights.
 """
 
 import argparse
 import json
-import random
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares, nnls
 
-from fusesolve.candidates.space import Kernel
-from fusesolve.codegen.planned import PlannedKernel
-from fusesolve.cost.gpu import families, features
-from fusesolve.cost.gpu.device import read_device
-from fusesolve.cost.gpu.features import Fit, plateau
-from fusesolve.cost.gpu.fitted import FITTED
-from fusesolve.cost.sweep import Family
-from fusesolve.cost.table import DERIVED, FIELDS, PriceOptions, WorkloadTable
+from fusesolve.cost.gpu import features, gemm_features
+from fusesolve.cost.gpu.features import Features, Fit, plateau
+from fusesolve.cost.gpu.fitted import FITTED, TILES
+from fusesolve.cost.gpu.gemm_features import UNKNOWN_TILE
+from fusesolve.cost.gpu.packed import LOOK_UP_CODE
+from fusesolve.cost.gpu_occupancy import blocks_per_unit
+from fusesolve.cost.table import FIELDS
 from fusesolve.group import TEMPLATES, Template
+from fusesolve.hardware import HardwareProfile
 from fusesolve.hardware_yaml import load_profile
-from fusesolve.importers import bundled_graphs
-from fusesolve.pipeline import Planning, PlanOptions, begin
-from fusesolve.validate.compile_groups import CompileStore, GroupCompiler
-from fusesolve.validate.compiled import capability_of
 
 Array = NDArray[np.float64]
-EXTRA_TILINGS = 1  # of each group, beside the fastest
+Row: TypeAlias = Mapping[str, Any]
+Table: TypeAlias = dict[tuple[int, int], tuple[float, float]]
 NEAR, SHARE, CODE_SHARE = 4.0, 0.15, 0.30  # registers within 4 or 15 %, code within 30 %
-SLOWEST = 3.0  # tilings up to this many times the fastest one's latency are drawn
+FAMILIES = ("point", "row", "fma", "tensor", "attention", "flash")
+BENT = ("point", "row")
+LEAST_ROWS = 20  # a family with fewer rows keeps the weights that it has
+TILE_ROUNDS = 3  # the table of tiles and the weights beside it are fitted in turn
+TILE_PRIOR = 1.0  # rows that a tile's own number weighs against the one it starts from
+VERSIONS = ("silero", "minilm", "inception_v", "llama_block")  # graphs of one model, left out together
 TARGET = Path(__file__).parents[1] / "fusesolve" / "cost" / "gpu" / "fitted.py"
 
 
-@dataclass(frozen=True, slots=True)
-class Draw:
-    """A group with a tiling; `chosen` where the plan has it."""
-
-    kernel: Kernel
-    tiling: Mapping[str, int]
-    predicted: Mapping[str, float]
-    chosen: bool
-
-
-def draws(planning: Planning, generator: random.Random, templates: Sequence[str], extra: int) -> Iterator[Draw]:
-    """The plan's groups with the tilings that were priced, and others of the space, of these templates."""
-    columns, result = planning.solve()
-    priced = planning.priced
-    space = priced.space
-    device = read_device(planning.profile, "stream")
-    offered = [item for item in families(device, PriceOptions(implementation="generated")) if not item.library]
-    chosen = [
-        kernel for i in result.selected if space.templates[(kernel := columns.kernels[i]).unique].value in templates
-    ]
-    seen = {kernel.unique for kernel in chosen}
-    pool = [k for k in space.kernels if priced.cost_ns[k.unique] is not None and k.unique not in seen]
-    pool = list({k.unique: k for k in pool if space.templates[k.unique].value in templates}.values())
-    generator.shuffle(pool)
-    for place, kernel in enumerate((*chosen, *pool[:extra])):
-        yield from _tilings(planning, offered, kernel, generator, chosen=place < len(chosen))
-
-
-def _tilings(
-    planning: Planning, offered: Sequence[Family], kernel: Kernel, generator: random.Random, *, chosen: bool
-) -> Iterator[Draw]:
-    """The fastest tiling of a group, and others that are not much slower."""
-    workload = planning.priced.space.workloads[kernel.unique]
-    table = WorkloadTable([workload])
-    for family in offered:
-        wanted = family.template == workload.template and (family.wants is None or family.wants(table)[0] > 0)
-        if not wanted:
-            continue
-        found, terms = family.evaluate(table.rows(np.array([0])), family.tilings)
-        width = next(iter(family.tilings.values())).shape[1]
-        seconds = np.broadcast_to(family.combine(terms, frozenset()), (1, width))[0].copy()
-        seconds[np.broadcast_to(found["missing_blocks"], (1, width))[0] > 0] = np.inf
-        best = int(np.argmin(seconds))
-        if not np.isfinite(seconds[best]):
-            continue
-        near = [int(i) for i in np.flatnonzero(seconds < SLOWEST * seconds[best]) if i != best]
-        for place in (best, *generator.sample(near, min(EXTRA_TILINGS, len(near)))):
-            row = {name: float(np.broadcast_to(part, (1, width))[0, place]) for name, part in found.items()}
-            tiling = {name: int(part[0, place]) for name, part in family.tilings.items()}
-            tiling |= {name: int(row[name]) for name in DERIVED if name in row}
-            yield Draw(kernel, {n: v for n, v in tiling.items() if v}, row, chosen and place == best)
-
-
-def collect(
-    path: Path, graphs: Sequence[str], profiles: Sequence[str], templates: Sequence[str], extra: int,
-    store: CompileStore,
-) -> None:  # fmt: skip
-    """Compile and append rows to `path` (JSON, one a line)."""
-    generator = random.Random(1)
-    with path.open("a", encoding="utf-8") as out:
-        for name in graphs:
-            for profile in map(load_profile, profiles):
-                since = time.monotonic()
-                planning = begin(name, profile, PlanOptions(implementation="generated"), time_limit=120.0)
-                rows = list(_compiled(planning, list(draws(planning, generator, templates, extra)), store))
-                out.writelines(json.dumps(row) + "\n" for row in rows)
-                out.flush()
-                print(f"{name} {profile.name}: {len(rows)} kernels, {time.monotonic() - since:.1f} s", flush=True)
-
-
-def _compiled(planning: Planning, drawn: Sequence[Draw], store: CompileStore) -> Iterator[Mapping[str, Any]]:
-    space = planning.priced.space
-    program = space.program
-    kernels = [
-        PlannedKernel(
-            id=n, nodes=tuple(program.graph.nodes[program.operators[m].node].op for m in item.kernel.members),
-            members=item.kernel.members, reads=item.kernel.reads, writes=item.kernel.writes,
-            template=space.templates[item.kernel.unique].value, implementation="generated", tiling=item.tiling,
-            predicted={},
-        )
-        for n, item in enumerate(drawn)
-    ]  # fmt: skip
-    compiler = GroupCompiler(program, planning.profile, capability_of(planning.profile), store)
-    found = compiler.compile(kernels)
-    for n, item in enumerate(drawn):
-        if n in found:
-            yield {
-                "graph": planning.graph.name, "profile": planning.profile.name,
-                "newer": read_device(planning.profile, "stream").newer,
-                "operators": kernels[n].nodes,
-                "workload": asdict(space.workloads[item.kernel.unique]), "tiling": dict(item.tiling),
-                "chosen": item.chosen, "predicted": dict(item.predicted), "compiled": asdict(found[n][0]),
-            }  # fmt: skip
-
-
-# fitting
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sample:
-    """Rows of one family as columns: features of registers and of code, compiled numbers, and graphs."""
-
-    registers: Mapping[str, Array]
-    code: Mapping[str, Array]
-    wanted_registers: Array
-    wanted_code: Array
-    graphs: NDArray[np.str_]
-
-
-def family_of(row: Mapping[str, Any]) -> str:
-    """point, row, fma, tensor, attention or flash (attention on the tensor pipe)."""
+def family_of(row: Row) -> str:
+    """point, row, fma, tensor, attention, flash (attention on the tensor pipe) or packed."""
     template = TEMPLATES[row["workload"]["template"]]
     if template in (Template.POINTWISE, Template.MOVEMENT):
         return "point"
@@ -162,12 +52,70 @@ def family_of(row: Mapping[str, Any]) -> str:
         return "row"
     if template is Template.ATTENTION:
         return "flash" if row["workload"]["operand_bytes"] == 2 and row["workload"]["tensor_rate"] >= 0 else "attention"
+    if template is Template.PACKED:
+        return "packed"
     return "tensor" if row["tiling"].get("tile_k", 0) > 8 else "fma"
 
 
-def sample(family: str, rows: Sequence[Mapping[str, Any]]) -> Sample:
+def model_of(row: Row) -> str:
+    """The model whose versions are left out together."""
+    return next((name for name in VERSIONS if row["graph"].startswith(name)), str(row["graph"]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """Weights of registers and of code, and for the FMA pipe the table of tiles."""
+
+    registers: Fit
+    code: Fit
+    table: Table
+
+
+Point: TypeAlias = tuple[Mapping[str, Array], Mapping[str, Array]]  # a row's workload and tiling, each (1 x 1)
+
+
+def point_of(row: Row) -> Point:
+    """The workload and the tiling of a row as (1 x 1) columns."""
+    w = {name: np.array([[float(row["workload"].get(name, 0))]]) for name in FIELDS}
+    names = ("threads", "per_thread", "lanes", "rows", "mode", "split", "tile_m", "tile_n")
+    tile = {name: np.array([[float(row["tiling"].get(name, 0))]]) for name in names}
+    return w, tile | {"split": np.maximum(tile["split"], 1.0)}
+
+
+def features_of(family: str, row: Row, table: Table) -> tuple[Features, Features]:
+    """Features of registers and of code."""
+    (w, tile), newer = point_of(row), float(row["newer"])
+    if family == "point":
+        return features.point_registers(w, tile, newer), features.point_code(w, tile)
+    if family == "row":
+        parts = features.row_parts(w, tile)
+        return features.row_registers(w, tile, newer, parts), features.row_code(w, tile, parts)
+    if family == "flash":
+        return features.flash_registers(w, tile, newer), features.flash_code(w, tile)
+    threads = np.clip(tile["tile_m"] * tile["tile_n"] / 64.0, 32.0, 256.0)
+    if family == "attention":
+        threads = np.where(tile["tile_m"] >= 64, 2.0 * tile["tile_m"], 128.0)
+        return features.attention_registers(w, tile, threads, newer), features.attention_code(w, tile, threads)
+    if family == "tensor":
+        found = gemm_features.tensor_registers(w, tile, threads, newer)
+        return found, gemm_features.tensor_code(w, tile, threads)
+    share = gemm_features.fma_share(w, tile)
+    return gemm_features.fma_registers(w, tile, newer, table, share), gemm_features.fma_code(w, share)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """Rows of one family as columns: features of registers and of code, and compiled numbers."""
+
+    registers: Mapping[str, Array]
+    code: Mapping[str, Array]
+    wanted_registers: Array
+    wanted_code: Array
+
+
+def sample(family: str, rows: Sequence[Row], table: Table) -> Sample:
     """The features of rows."""
-    parts = [_features(family, row, float(row["newer"])) for row in rows]
+    parts = [features_of(family, row, table) for row in rows]
 
     def stack(place: int) -> dict[str, Array]:
         return {name: np.array([float(part[place][name].item()) for part in parts]) for name in parts[0][place]}
@@ -176,47 +124,29 @@ def sample(family: str, rows: Sequence[Mapping[str, Any]]) -> Sample:
         registers=stack(0), code=stack(1),
         wanted_registers=np.array([row["compiled"]["registers"] for row in rows], dtype=np.float64),
         wanted_code=np.array([row["compiled"]["code"] for row in rows], dtype=np.float64),
-        graphs=np.array([row["graph"] for row in rows]),
     )  # fmt: skip
-
-
-def _features(family: str, row: Mapping[str, Any], newer: float) -> tuple[Mapping[str, Array], Mapping[str, Array]]:
-    w = {name: np.array([[float(row["workload"].get(name, 0))]]) for name in FIELDS}
-    names = ("threads", "per_thread", "lanes", "rows", "mode", "split", "tile_m", "tile_n")
-    tile = {name: np.array([[float(row["tiling"].get(name, 0))]]) for name in names}
-    if family == "point":
-        return features.point_registers(w, tile, newer), features.point_code(w, tile)
-    if family == "row":
-        parts = features.row_parts(w, tile)
-        return features.row_registers(w, tile, newer, parts), features.row_code(w, tile, parts)
-    if family == "flash":
-        return features.flash_registers(w, tile, newer), features.flash_code(w, tile)
-    threads = np.array([[float(row["compiled"]["threads"])]])
-    if family == "attention":
-        return (
-            features.attention_registers(w, tile, threads, newer), features.attention_code(w, tile, threads)
-        )  # fmt: skip
-    return features.gemm_registers(w, tile, threads, newer), features.gemm_code(w, tile, threads)
 
 
 def fit_registers(columns: Mapping[str, Array], wanted: Array, *, bent: bool) -> Fit:
     """Robust least squares in units of what counts as near; the knee is fitted with the weights."""
+    columns = {name: column for name, column in columns.items() if column.any()}
     matrix, scale = np.stack(list(columns.values()), axis=1), 1.0 / np.maximum(NEAR, SHARE * wanted)
+    ridge = 0.3 * np.sqrt((matrix**2).mean(axis=0)) * np.median(scale)
+    ridge[list(columns).index("one") if "one" in columns else 0] = 0.0
 
     def predicted(numbers: Array) -> Array:
         return plateau(matrix @ numbers[:-1], float(numbers[-1])) if bent else matrix @ numbers[:-1]
 
-    ridge = 0.02 * np.sqrt((matrix**2).mean(axis=0))
-
     def misses(numbers: Array) -> Array:
         return np.concatenate(((predicted(numbers) - wanted) * scale, ridge * numbers[:-1]))
 
-    start = np.append(np.linalg.lstsq(matrix, wanted, rcond=None)[0], 36.0)
+    start = np.linalg.lstsq(
+        np.vstack((matrix * scale[:, None], np.diag(ridge))), np.append(wanted * scale, 0.0 * ridge), rcond=None
+    )[0]
     bounds = ([-np.inf] * matrix.shape[1] + [32.5], [np.inf] * matrix.shape[1] + [48.0])
-    found = least_squares(misses, start, loss="soft_l1", f_scale=0.5, bounds=bounds).x
+    found = least_squares(misses, np.append(start, 36.0), loss="soft_l1", f_scale=0.5, bounds=bounds).x
     error = float(np.median(np.abs(predicted(found) - wanted) / wanted))
-    seen = np.any(matrix != 0.0, axis=0)  # a feature that no row has keeps an arbitrary weight: it gets none
-    weights = {name: round(float(value), 3) for name, value, known in zip(columns, found, seen, strict=False) if known}
+    weights = {name: round(float(value), 3) for name, value in zip(columns, found, strict=False)}
     return Fit(weights=weights, knee=round(float(found[-1]), 2) if bent else None, rows=len(wanted), error=error)
 
 
@@ -236,106 +166,207 @@ def fit_code(columns: Mapping[str, Array], wanted: Array) -> Fit:
     return Fit(weights=weights, knee=None, rows=len(wanted), error=error)
 
 
-def registers_near(fit: Fit, columns: Mapping[str, Array], wanted: Array) -> Array:
-    """1.0 where the fit is near."""
-    found = np.ceil(np.maximum(fit.of(columns), 8.0))
-    return (np.abs(found - wanted) <= np.maximum(NEAR, SHARE * wanted)).astype(np.float64)
+def fit_family(family: str, rows: Sequence[Row]) -> Model:
+    """Both fits of a family; on the FMA pipe the table of tiles and the weights in turn."""
+    table = first_table(rows) if family == "fma" else {}
+    for left in reversed(range(TILE_ROUNDS if family == "fma" else 1)):
+        data = sample(family, rows, table)
+        fitted = fit_registers(data.registers, data.wanted_registers, bent=family in BENT)
+        if left:
+            table = better_table(rows, table, data, fitted)
+    return Model(registers=fitted, code=fit_code(data.code, data.wanted_code), table=table)
 
 
-def code_near(fit: Fit, columns: Mapping[str, Array], wanted: Array) -> Array:
-    """1.0 where the fit is near."""
-    found = np.ceil(np.maximum(fit.of(columns), 384.0) / 128.0) * 128.0
-    return (np.abs(found - wanted) <= CODE_SHARE * wanted).astype(np.float64)
+def first_table(rows: Sequence[Row]) -> Table:
+    """Compiled registers by tile: medians over bare kernels of the menu, of products and of convolutions."""
+    found: dict[tuple[int, int], tuple[list[int], list[int]]] = {}
+    for row in rows:
+        if row["kind"] == "menu":
+            tile = (row["tiling"]["tile_m"], row["tiling"]["tile_n"])
+            found.setdefault(tile, ([], []))[_column(row)].append(row["compiled"]["registers"])
+    return {tile: (float(np.median(a or b)), float(np.median(b or a))) for tile, (a, b) in found.items()}
 
 
-def left_out(data: Sample, *, bent: bool) -> tuple[float, float]:
-    """Shares of near registers and code on graphs that the fit has not seen, each graph left out once."""
-    registers, code = np.zeros(len(data.graphs)), np.zeros(len(data.graphs))
-    for graph in np.unique(data.graphs):
-        here = data.graphs == graph
-        if here.all():
-            return float("nan"), float("nan")
-        rest, own = _part(data.registers, ~here), _part(data.registers, here)
-        fit = fit_registers(rest, data.wanted_registers[~here], bent=bent)
-        registers[here] = registers_near(fit, own, data.wanted_registers[here])
-        fit = fit_code(_part(data.code, ~here), data.wanted_code[~here])
-        code[here] = code_near(fit, _part(data.code, here), data.wanted_code[here])
-    return float(registers.mean()), float(code.mean())
+def _column(row: Row) -> int:
+    return int(row["workload"]["index_parts"] > 0)
 
 
-def _part(columns: Mapping[str, Array], here: NDArray[np.bool_]) -> dict[str, Array]:
-    return {name: column[here] for name, column in columns.items()}
+def better_table(rows: Sequence[Row], table: Table, data: Sample, fitted: Fit) -> Table:
+    """The table moved to the median of what is left, as far as the number of rows of a tile allows."""
+    rest = data.wanted_registers - np.asarray(fitted.of(data.registers))
+    weight = fitted.weights["tile"]
+    made = dict(table)
+    for tile in {(row["tiling"]["tile_m"], row["tiling"]["tile_n"]) for row in rows}:
+        numbers = list(made.get(tile, UNKNOWN_TILE))
+        for column in (0, 1):
+            own = [
+                float(rest[n]) for n, row in enumerate(rows)
+                if data.registers["tile"][n] > 0 and _column(row) == column
+                and (row["tiling"]["tile_m"], row["tiling"]["tile_n"]) == tile
+            ]  # fmt: skip
+            if own:
+                numbers[column] += float(np.median(own)) / weight * len(own) / (len(own) + TILE_PRIOR)
+        made[tile] = (round(numbers[0], 1), round(numbers[1], 1))
+    return made
 
 
-def fit(paths: Sequence[Path], *, write: bool) -> None:
-    """Fit every family that has rows; print shares of near kernels, before and after."""
-    rows = [json.loads(line) for path in paths for line in path.read_text(encoding="utf-8").splitlines()]
-    made = dict(FITTED)
-    print(f"{'family':10} {'kernels':>7}  registers now/fitted/left out   code now/fitted/left out   shared  spills")
-    for family in ("point", "row", "fma", "tensor", "attention", "flash"):
+def predicted(family: str, rows: Sequence[Row], model: Model) -> tuple[Array, Array]:
+    """Registers and code bytes of rows, rounded as prices are."""
+    data = sample(family, rows, model.table)
+    demand = np.asarray(model.registers.of(data.registers)) + 0.0 * data.wanted_code
+    registers = np.ceil(np.maximum(bounded(rows, demand) if family == "fma" else demand, 8.0))
+    code = np.ceil(np.maximum(np.asarray(model.code.of(data.code)), 384.0) / 128.0) * 128.0
+    return np.minimum(registers, most_registers(rows)), code
+
+
+def bounded(rows: Sequence[Row], demand: Array) -> Array:
+    """What kernels on the FMA pipe are compiled for."""
+    points = [point_of(row) for row in rows]
+    each = [
+        gemm_features.bounded(n, w, gemm_features.fma_share(w, t)) for n, (w, t) in zip(demand, points, strict=True)
+    ]
+    return np.array([float(item.item()) for item in each])
+
+
+def most_registers(rows: Sequence[Row]) -> Array:
+    """Registers of a thread with which a block just fits."""
+    return np.array([min(255, 65536 // row["compiled"]["threads"] // 8 * 8) for row in rows], dtype=np.float64)
+
+
+# how well it agrees
+
+
+def agreement(rows: Sequence[Row], registers: Array, code: Array) -> Array:
+    """(rows x 3): 1.0 where registers, occupancy and code are right."""
+    found = np.zeros((len(rows), 3))
+    for n, row in enumerate(rows):
+        compiled = row["compiled"]
+        near = max(NEAR, SHARE * compiled["registers"])
+        found[n] = (
+            abs(registers[n] - compiled["registers"]) <= near,
+            _resident(row, registers[n]) == _resident(row, compiled["registers"]),
+            abs(code[n] - compiled["code"]) <= CODE_SHARE * compiled["code"],
+        )
+    return found
+
+
+@cache
+def _profile(name: str) -> HardwareProfile:
+    return load_profile(name)
+
+
+def _resident(row: Row, registers: float) -> int:
+    compiled = row["compiled"]
+    return int(blocks_per_unit(_profile(row["device"]), int(registers), compiled["threads"], compiled["shared"]))
+
+
+def packed(rows: Sequence[Row], models: Mapping[str, Model]) -> tuple[Array, Array]:
+    """Registers and code of packs: those of the greediest part, and of all parts."""
+    registers, code = np.zeros(len(rows)), np.zeros(len(rows))
+    for n, row in enumerate(rows):
+        for part in row["parts"]:
+            whole = {**part, "newer": row["newer"], "compiled": row["compiled"]}
+            own = predicted(family_of(whole), [whole], models[family_of(whole)])
+            registers[n] = max(registers[n], float(own[0][0]))
+            code[n] += float(own[1][0]) + LOOK_UP_CODE
+    return registers, code
+
+
+def judge(rows: Sequence[Row], models: Mapping[str, Model]) -> Array:
+    """`agreement` of rows of all families."""
+    found = np.zeros((len(rows), 3))
+    for family in (*FAMILIES, "packed"):
+        here = [n for n, row in enumerate(rows) if family_of(row) == family]
+        own = [rows[n] for n in here]
+        if own:
+            numbers = packed(own, models) if family == "packed" else predicted(family, own, models[family])
+            found[here] = agreement(own, *numbers)
+    return found
+
+
+def fit_all(rows: Sequence[Row]) -> dict[str, Model]:
+    """The models of all families; one with few rows is what the package has."""
+    made = dict(packaged())
+    for family in FAMILIES:
         own = [row for row in rows if family_of(row) == family]
-        if not own:
-            continue
-        data, bent = sample(family, own), family in ("point", "row")
-        registers = fit_registers(data.registers, data.wanted_registers, bent=bent)
-        code = fit_code(data.code, data.wanted_code)
-        now = (
-            registers_near(FITTED[f"{family}_registers"], data.registers, data.wanted_registers).mean(),
-            code_near(FITTED[f"{family}_code"], data.code, data.wanted_code).mean(),
-        )
-        after = (
-            registers_near(registers, data.registers, data.wanted_registers).mean(),
-            code_near(code, data.code, data.wanted_code).mean(),
-        )
-        out = left_out(data, bent=bent)
-        shared = np.mean([row["predicted"]["shared_bytes"] == row["compiled"]["shared"] for row in own])
-        spills = sum(row["compiled"]["spill"] > 0 or row["compiled"]["stack"] > 0 for row in own)
-        print(f"{family:10} {len(own):7}  {now[0]:.0%} {after[0]:.0%} {out[0]:.0%}   "
-              f"{now[1]:.0%} {after[1]:.0%} {out[1]:.0%}   {shared:.0%}  {spills}")  # fmt: skip
-        made[f"{family}_registers"], made[f"{family}_code"] = registers, code
-    if write:
-        TARGET.write_text(fitted_text(made), encoding="utf-8")
+        if len(own) >= LEAST_ROWS:
+            made[family] = fit_family(family, own)
+    return made
 
 
-def fitted_text(made: Mapping[str, Fit]) -> str:
+def packaged() -> dict[str, Model]:
+    """The models in the package."""
+    return {
+        family: Model(registers=FITTED[f"{family}_registers"], code=FITTED[f"{family}_code"], table=dict(TILES))
+        for family in FAMILIES
+    }
+
+
+def left_out(rows: Sequence[Row]) -> Array:
+    """`agreement` with models fitted without a row's model; the menu of tiles is of none and stays in (NaN)."""
+    found = np.full((len(rows), 3), np.nan)
+    for name in sorted({model_of(row) for row in rows if row["kind"] != "menu"}):
+        here = [n for n, row in enumerate(rows) if model_of(row) == name and row["kind"] != "menu"]
+        models = fit_all([row for row in rows if model_of(row) != name])
+        found[here] = judge([rows[n] for n in here], models)
+    return found
+
+
+def print_table(rows: Sequence[Row], columns: Mapping[str, Array]) -> None:
+    """Shares of right registers, occupancy and code by family; the last lines are of kernels that plans choose."""
+    print("| kernels | number |", " | ".join(f"{name}: registers, occupancy, code" for name in columns), "|")
+    print("|---|---|" + "---|" * len(columns))
+    real = [row["kind"] != "menu" for row in rows]
+    chosen = [row["kind"] == "chosen" for row in rows]
+    for title, among in (("", real), ("chosen: ", chosen)):
+        for family in (*FAMILIES, "packed", "all"):
+            here = np.array([ok and family in ("all", family_of(row)) for ok, row in zip(among, rows, strict=True)])
+            if here.any():
+                shares = [", ".join(f"{share:.0%}" for share in part[here].mean(axis=0)) for part in columns.values()]
+                print(f"| {title}{family} | {here.sum()} |", " | ".join(shares), "|")
+
+
+def fitted_text(models: Mapping[str, Model]) -> str:
     """The source of `fitted.py`."""
     lines = [
         '"""Weights of registers and code, fitted on compiled kernels. Written by benchmarks/fit_resources.py.',
         "", "Compiler: CUDA 13.5 (NVVM, nvJitLink), Numba CUDA 0.30, sm_80 and sm_90.", '"""', "",
-        "from collections.abc import Mapping", "", "from fusesolve.cost.gpu.features import Fit", "",
-        "FITTED: Mapping[str, Fit] = {",
+        "from collections.abc import Mapping", "", "from fusesolve.cost.gpu.features import Fit",
+        "from fusesolve.cost.gpu.gemm_features import TileTable", "", "FITTED: Mapping[str, Fit] = {",
     ]  # fmt: skip
-    for name, item in made.items():
-        lines.append(f'    "{name}": Fit(')
-        lines.append(f"        knee={item.knee}, rows={item.rows}, error={item.error:.3f},")
-        pairs = [f'"{key}": {value}' for key, value in item.weights.items() if value]
-        lines.append("        weights={")
-        for start in range(0, len(pairs), 5):
-            lines.append(f"            {', '.join(pairs[start : start + 5])},")
-        lines += ["        },", "    ),"]
+    for family, model in models.items():
+        for name, item in (("registers", model.registers), ("code", model.code)):
+            lines.append(f'    "{family}_{name}": Fit(')
+            lines.append(f"        knee={item.knee}, rows={item.rows}, error={item.error:.3f},")
+            pairs = [f'"{key}": {value}' for key, value in item.weights.items() if value]
+            lines.append("        weights={")
+            lines += [f"            {', '.join(pairs[n : n + 5])}," for n in range(0, len(pairs), 5)]
+            lines += ["        },", "    ),"]
+    pairs = [f"({m}, {n}): ({a}, {b})" for (m, n), (a, b) in sorted(models["fma"].table.items())]
+    lines += [
+        "}",
+        "",
+        "# Registers of a bare product and of a bare convolution in f32 by tile.",
+        "TILES: TileTable = {",
+    ]
+    lines += [f"    {', '.join(pairs[n : n + 3])}," for n in range(0, len(pairs), 3)]
     return "\n".join([*lines, "}"]) + "\n"
 
 
 def main() -> None:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(dest="command", required=True)
-    one = commands.add_parser("collect")
-    one.add_argument("path", type=Path)
-    one.add_argument("graphs", nargs="*")
-    one.add_argument("--profiles", default="a100,h100")
-    one.add_argument("--templates", default=",".join(Template), help="of the groups that are compiled")
-    one.add_argument("--extra", type=int, default=8, help="groups beside those of the plan")
-    one.add_argument("--store", type=Path, help="a folder that keeps what was compiled, by source")
-    two = commands.add_parser("fit")
-    two.add_argument("paths", type=Path, nargs="+")
-    two.add_argument("--write", action="store_true")
+    parser.add_argument("paths", type=Path, nargs="+")
+    parser.add_argument("--write", action="store_true")
     asked = parser.parse_args()
-    if asked.command == "fit":
-        fit(asked.paths, write=asked.write)
-    else:
-        graphs, profiles = asked.graphs or bundled_graphs(), asked.profiles.split(",")
-        collect(asked.path, graphs, profiles, asked.templates.split(","), asked.extra, CompileStore(asked.store))
+    rows = [json.loads(line) for path in asked.paths for line in path.read_text(encoding="utf-8").splitlines()]
+    models = fit_all(rows)
+    before, after, apart = judge(rows, packaged()), judge(rows, models), left_out(rows)
+    print_table(rows, {"now": before, "fitted": after, "left out": apart})
+    bad = sum(row["compiled"]["spill"] > 0 or row["compiled"]["stack"] > 0 for row in rows)
+    print(f"{bad} of {len(rows)} kernels have spills or a stack")
+    if asked.write:
+        TARGET.write_text(fitted_text(models), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from fusesolve.codegen.scalars import UnsupportedError
+from fusesolve.cost.gpu.layout import gemm_threads, thread_grid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,13 +37,7 @@ def choose_tile(m: int, n: int, joined: int = 1) -> Tile:
     `joined`: contractions that the columns are of, as many of each; a thread then has the same columns of all.
     UnsupportedError where nothing divides.
     """
-    threads = int(min(256, max(32, m * n // 64)))
-    shapes = [
-        (down, threads // down)
-        for down in range(1, threads + 1)
-        if threads % down == 0 and m % down == 0 and n % (threads // down * joined) == 0
-    ]
-    if not shapes:
-        raise UnsupportedError(f"a tile of {m} x {n} does not divide over {threads} threads")
-    down, across = min(shapes, key=lambda item: (abs(m // item[0] - n // item[1]), item[0]))
-    return Tile(m=m, n=n, down=down, across=across)
+    grid = thread_grid(m, n, joined)
+    if grid is None:
+        raise UnsupportedError(f"a tile of {m} x {n} does not divide over {gemm_threads(m, n)} threads")
+    return Tile(m=m, n=n, down=grid[0], across=grid[1])

@@ -8,7 +8,16 @@ from fusesolve.candidates.program import build_program
 from fusesolve.candidates.space import inspect_group
 from fusesolve.cost.gpu.features import Fit, plateau
 from fusesolve.cost.gpu.fitted import FITTED
-from fusesolve.cost.gpu.layout import attention_bytes, flash_bytes, flash_keys, fold_bytes, gemm_bytes
+from fusesolve.cost.gpu.gemm_features import bounded, fma_share, tile_registers
+from fusesolve.cost.gpu.layout import (
+    attention_bytes,
+    flash_bytes,
+    flash_keys,
+    fold_bytes,
+    gemm_bytes,
+    thread_grid,
+    thread_grids,
+)
 from fusesolve.group import FusionGroup
 from tests.cudasim.graphs import native_graph
 
@@ -43,7 +52,35 @@ def test_demand_is_bent_at_the_plateau():
 
 def test_every_family_has_weights_fitted_on_compiled_kernels():
     assert {name.rsplit("_", 1)[1] for name in FITTED} == {"registers", "code"}
-    assert all(item.rows >= 10 for name, item in FITTED.items() if not name.startswith("fma"))
+    assert all(item.rows >= 10 for item in FITTED.values())
+
+
+def test_a_tile_has_a_grid_of_threads_and_the_registers_of_its_kind():
+    """16 x 64 points over 32 threads: 2 down and 16 across have 8 x 4 points each; joined columns divide too."""
+    assert thread_grid(64, 64, 1) == (8, 8) and thread_grid(16, 64, 1) == (2, 16)
+    down, across = thread_grids(column(64, 16, 8), column(64, 64, 9), np.array([[1.0], [2.0]]))
+    assert down.tolist() == [[8, 2, 32], [8, 2, 32]]  # nothing divides 8 x 9: such a tile has no source
+    assert across.tolist() == [[8, 16, 1]] * 2
+    table = {(64, 64): (128.0, 96.0)}
+    found = tile_registers(
+        {"index_parts": np.array([[0.0], [6.0]])}, {"tile_m": column(64, 32), "tile_n": column(64, 8)}, table
+    )
+    assert found.tolist() == [[128, 110], [96, 110]]
+
+
+def test_points_outside_a_matrix_are_no_instructions_of_its_tile():
+    """64 x 64 over 8 x 8 threads, 8 x 8 points each: a matrix of 20 columns has 3 of a thread's, one row has one."""
+    tile = {"tile_m": column(64), "tile_n": column(64), "split": column(1)}
+    names = {"parts": 1.0, "joined": 1.0, "once": 0.0, "k": 64.0}
+    sizes = [(256.0, 256.0), (256.0, 20.0), (1.0, 256.0)]
+    w = {name: np.full((3, 1), value) for name, value in names.items()}
+    w |= {"m": np.array([[m] for m, _ in sizes]), "n": np.array([[n] for _, n in sizes])}
+    share = fma_share(w, tile)
+    assert share.points.tolist() == [[64], [24], [8]]
+    assert share.whole.tolist() == [[1], [0], [0]]
+    assert share.loads.tolist() == [[16], [16], [16]]
+    w["sum_bytes"] = np.full((3, 1), 4.0)
+    assert bounded(column(50.0).T, w, share).tolist() == [[96], [56], [56]]  # the sums and 32, or 50, in steps of 8
 
 
 def workload_of(inputs: str, *ops: str):

@@ -12,10 +12,10 @@ from functools import partial
 
 import numpy as np
 
-from fusesolve.cost.gpu import features
+from fusesolve.cost.gpu import gemm_features
 from fusesolve.cost.gpu import terms as t
 from fusesolve.cost.gpu.device import Device
-from fusesolve.cost.gpu.fitted import FITTED
+from fusesolve.cost.gpu.fitted import FITTED, TILES
 from fusesolve.cost.gpu.layout import FMA_BUFFERS, FMA_STEP, STAGES_MAX, STEP_BYTES, gemm_bytes
 from fusesolve.cost.table import Array, Columns, Flags
 
@@ -160,11 +160,15 @@ class _Made:
 
 def _made(device: Device, w: Columns, tile: Columns, threads: Array, tensor: Array) -> _Made:
     """What the compiler makes of the generated kernel, on either pipe."""
-    registers = features.gemm_registers(w, tile, threads, device.newer)
-    code = features.gemm_code(w, tile, threads)
+    share = gemm_features.fma_share(w, tile)
+    registers = gemm_features.fma_registers(w, tile, device.newer, TILES, share)
+    demand = gemm_features.bounded(FITTED["fma_registers"].of(registers), w, share)
+    fma_code = FITTED["fma_code"].of(gemm_features.fma_code(w, share))
+    registers = gemm_features.tensor_registers(w, tile, threads, device.newer)
+    code = gemm_features.tensor_code(w, tile, threads)
     return _Made(
-        np.where(tensor, FITTED["tensor_registers"].of(registers), FITTED["fma_registers"].of(registers)),
-        np.where(tensor, FITTED["tensor_code"].of(code), FITTED["fma_code"].of(code)),
+        np.where(tensor, FITTED["tensor_registers"].of(registers), demand),
+        np.where(tensor, FITTED["tensor_code"].of(code), fma_code),
     )  # fmt: skip
 
 

@@ -19,6 +19,7 @@ Features: TypeAlias = Mapping[str, Array]
 PLATEAU = 32.0  # registers that the compiler fills before it takes more
 SLOW_PATH = 40.0  # instructions of first use above which an operator has a called slow path, which ends interleaving
 UNROLLED = 4.0  # elements of a loop over a row that the compiler has in flight
+WRITTEN_OUT = 64.0  # instructions of a window's loops that the compiler writes out
 HELD_LIMIT = 64.0  # elements per thread that the compiler keeps in registers before it falls to local memory
 
 
@@ -50,37 +51,48 @@ def _arrays(w: Columns) -> Array:
     return w["full_reads"] + w["row_reads"] + w["full_writes"]
 
 
+def _looped(w: Columns) -> Array:
+    """Instructions that the loops of windows repeat at a point, as many as the compiler writes out; 0: no such loop."""
+    points = np.maximum(w["outer"] * w["inner"], 1.0)
+    each = (w["fma"] + w["alu"] + w["sfu"]) / points
+    return np.where(w["windows"] > 0, np.clip(each - w["instructions"], 0.0, WRITTEN_OUT), 0.0)
+
+
 def point_registers(w: Columns, tile: Columns, newer: float) -> Features:
     """Pointwise and movement: E elements a thread; `newer` is 1 from compute capability 9.0 on."""
     each = tile["per_thread"]
     doubled = np.log2(each)
     many = np.where(each > 1, 1.0, 0.0)
     wide = np.where(w["element_bytes"] >= 4, 1.0, 0.0)
-    window = np.where(w["windows"] > 0, 1.0, 0.0)
+    window = np.where(_looped(w) > 0, 1.0, 0.0)
     called = np.where(w["once"] > SLOW_PATH, 1.0, 0.0)
     free = (1.0 - window) * (1.0 - called) * np.where(w["branches"] > 0, 0.0, 1.0)  # copies of the body interleave
     return {
         "one": np.ones_like(each), "arrays": _arrays(w), "live": w["live"], "scratch": w["scratch"],
         "newer": np.full_like(each, newer), "called": called * many, "branches": w["branches"] * many,
-        "window": window, "parts": w["index_parts"], "free": free * many, "doubled": free * doubled,
+        "window": window, "window_called": window * called, "window_branch": window * w["branches"],
+        "window_two": window * np.where(each == 2, 1.0, 0.0),
+        "parts": w["index_parts"], "free": free * many, "doubled": free * doubled,
         "doubled_wide": free * wide * doubled, "eight": free * np.where(each == 8, 1.0, 0.0),
-        "eight_wide": free * wide * np.where(each == 8, 1.0, 0.0), "newer_free": newer * free * many,
-        "newer_doubled": newer * free * doubled, "reads": free * np.minimum(each, 4.0) * w["full_reads"],
+        "eight_wide": free * wide * np.where(each == 8, 1.0, 0.0),
+        "reads": free * np.minimum(each, 4.0) * w["full_reads"],
         "doubled_bound": (1.0 - free) * doubled, "double": w["double"] * each,
         "staged": w["staged"] * np.ones_like(each),
     }  # fmt: skip
 
 
 def point_code(w: Columns, tile: Columns) -> Features:
-    """Pointwise and movement."""
-    each = tile["per_thread"]
-    ends = np.where(w["outer"] * w["inner"] % (tile["threads"] * each) > 0, 1.0, 0.0)
+    """Pointwise and movement; bodies with a loop are copied up to twice, others for each element of a thread."""
+    each = np.where((_looped(w) > 0) & (tile["per_thread"] > 2), 1.0, tile["per_thread"])
+    ends = np.where(w["outer"] * w["inner"] % (tile["threads"] * tile["per_thread"]) > 0, 1.0, 0.0)
     moved = w["full_reads"] + w["full_writes"]
     return {
         "one": np.ones_like(each), "body": w["instructions"] * each, "once": w["once"], "moved": moved * each,
         "row_reads": w["row_reads"] * each, "arrays": _arrays(w), "parts": w["index_parts"],
         "parts_each": w["index_parts"] * each, "narrow": np.where(w["element_bytes"] < 4, moved * each, 0.0),
-        "ends": ends * each, "staged": w["staged"] * each,
+        "ends": ends * each, "staged": w["staged"] * each, "windows": w["windows"] * each, "looped": _looped(w) * each,
+        "branches": w["branches"] * (w["full_reads"] + w["row_reads"]) * each,
+        "window_branch": w["branches"] * w["windows"] * w["full_reads"] * each,
     }  # fmt: skip
 
 
@@ -109,69 +121,42 @@ def row_registers(w: Columns, tile: Columns, newer: float, parts: RowParts) -> F
     walked = 1.0 - held
     one = np.ones_like(parts.elements)
     loads = np.maximum(w["held_loads"], 1.0)
+    called = np.where(w["once"] > SLOW_PATH, one, 0.0)
+    alone = np.where(parts.elements <= 1, one, 0.0)
+    window = np.where(_looped(w) > 0, one, 0.0)
     return {
         "one": one, "held": held, "arrays": _arrays(w) * one, "live": w["live"] * walked, "live_held": w["live"] * held,
-        "scratch": w["scratch"] * walked, "scratch_held": w["scratch"] * held, "newer": newer * one,
-        "apart": np.where(w["once"] > SLOW_PATH, walked, 0.0), "apart_held": np.where(w["once"] > SLOW_PATH, held, 0.0),
-        "parts": w["index_parts"] * one, "folds": w["reductions"] * walked,
-        "split": np.where(tile["split"] > 1, one, 0.0),
-        "warp": np.where(tile["lanes"] <= 32, walked, 0.0), "warp_held": np.where(tile["lanes"] <= 32, held, 0.0),
-        "passes": w["passes"] * held, "strip": (1.0 - w["contiguous"]) * one,
-        "kept": held * loads * np.minimum(parts.elements, HELD_LIMIT),
-        "kept_few": held * np.minimum(parts.elements, 16.0), "kept_ends": held * parts.ends * parts.in_flight,
-        "several": np.where(parts.elements > 1, walked, 0.0), "flight": walked * parts.in_flight * w["full_reads"],
+        "scratch": w["scratch"] * walked, "newer": newer * one, "apart": called * walked, "apart_held": called * held,
+        "parts": w["index_parts"] * one, "folds": w["reductions"] * one, "split": np.where(tile["split"] > 1, one, 0.0),
+        "warp": np.where(tile["lanes"] <= 32, one, 0.0), "passes": w["passes"] * one,
+        "strip": (1.0 - w["contiguous"]) * one, "kept": held * loads * np.minimum(parts.elements, HELD_LIMIT),
+        "kept_ends": held * parts.ends * parts.in_flight, "alone": alone * walked, "alone_held": alone * held,
+        "flight": walked * parts.in_flight * w["full_reads"], "window": window,
+        "window_flight": window * parts.in_flight,
         "shared": np.where(tile["mode"] == HELD_IN_SHARED, walked, 0.0), "double": w["double"] * parts.in_flight,
     }  # fmt: skip
 
 
 def row_code(w: Columns, tile: Columns, parts: RowParts) -> Features:
-    """Rows and columns that are reduced."""
+    """Rows and columns that are reduced; the body with a window is written once."""
     held = np.where(parts.held, 1.0, 0.0)
     walked = 1.0 - held
     one = np.ones_like(parts.elements)
-    moved = (w["full_reads"] + w["full_writes"]) * parts.in_flight
+    flight = np.where(_looped(w) > 0, one, parts.in_flight)
+    moved = (w["full_reads"] + w["full_writes"]) * flight
     wide = np.where(tile["lanes"] > 32, w["reductions"], 0.0)
+    again = np.where(parts.held, one, w["passes"])
     return {
-        "one": one, "held": held, "body_held": held * w["instructions"] * parts.in_flight,
-        "body": walked * w["instructions"] * parts.in_flight, "body_once": w["instructions"] * one,
+        "one": one, "held": held, "body_held": held * w["instructions"] * flight,
+        "body": walked * w["instructions"] * flight, "body_once": w["instructions"] * one,
         "once": w["once"] * one, "moved": walked * moved * w["passes"], "moved_held": held * moved,
-        "arrays": _arrays(w) * one, "row_reads": w["row_reads"] * parts.in_flight, "folds": w["reductions"] * one,
+        "arrays": _arrays(w) * one, "row_reads": w["row_reads"] * flight, "folds": w["reductions"] * one,
         "folds_wide": wide, "folds_warps": wide * np.minimum(tile["lanes"] / 32.0, 8.0),
-        "parts": w["index_parts"] * one,
-        "parts_each": w["index_parts"] * parts.in_flight * np.where(parts.held, one, w["passes"]),
-        "narrow": np.where(w["element_bytes"] < 4, moved, 0.0), "ends": walked * parts.ends * parts.in_flight,
-        "ends_held": held * parts.ends * parts.in_flight, "split": np.where(tile["split"] > 1, one, 0.0),
+        "parts": w["index_parts"] * one, "parts_each": w["index_parts"] * flight * again,
+        "narrow": np.where(w["element_bytes"] < 4, moved, 0.0), "ends": walked * parts.ends * flight,
+        "ends_held": held * parts.ends * flight, "split": np.where(tile["split"] > 1, one, 0.0),
         "strip": (1.0 - w["contiguous"]) * one, "tree": np.where(w["tree_bytes"] > 0, w["reductions"], 0.0) * one,
-    }  # fmt: skip
-
-
-def gemm_registers(w: Columns, tile: Columns, threads: Array, newer: float) -> Features:
-    """A contraction of either pipe: accumulators, operand fragments, addresses, and what is behind the sum."""
-    points = tile["tile_m"] * tile["tile_n"] / threads
-    one = np.ones_like(points)
-    behind = np.maximum(w["live"] - 3.0, 0.0) * one
-    return {
-        "one": one, "points": points, "side": np.sqrt(points), "behind": behind, "scratch": w["scratch"] * one,
-        "newer": newer * one, "parts": w["index_parts"] * one, "split": np.where(tile["split"] > 1, one, 0.0),
-        "double": np.where(w["sum_bytes"] > 4, points, 0.0), "in_front": np.where(w["side_work"] > 0, one, 0.0),
-        "strips": (tile["tile_m"] + tile["tile_n"]) / threads, "few": np.where(points <= 16, one, 0.0),
-        "rows": w["row_reads"] * one,
-    }  # fmt: skip
-
-
-def gemm_code(w: Columns, tile: Columns, threads: Array) -> Features:
-    """A contraction of either pipe."""
-    points = tile["tile_m"] * tile["tile_n"] / threads
-    one = np.ones_like(points)
-    plain = np.where(tile["split"] > 1, 0.0, 1.0)  # what is behind a split sum is in a kernel of its own
-    strips = (tile["tile_m"] + tile["tile_n"]) / threads
-    return {
-        "one": one, "points": points, "behind": plain * points * w["instructions"], "once": plain * w["once"],
-        "loads": plain * points * np.maximum(w["full_reads"] + w["row_reads"] - 2.0, 0.0),
-        "strips": strips, "strips_parts": strips * w["index_parts"], "points_parts": points * w["index_parts"],
-        "in_front": np.where(w["side_work"] > 0, strips, 0.0), "double": np.where(w["sum_bytes"] > 4, points, 0.0),
-        "narrow": np.where(w["element_bytes"] < 4, points, 0.0), "parts": w["index_parts"] * one, "split": one - plain,
-        "called": np.where(w["once"] > SLOW_PATH, plain * points, 0.0),
+        "windows": w["windows"] * one, "looped": _looped(w) * one,
     }  # fmt: skip
 
 

@@ -6,55 +6,57 @@ Compiler: CUDA 13.5 (NVVM, nvJitLink), Numba CUDA 0.30, sm_80 and sm_90.
 from collections.abc import Mapping
 
 from fusesolve.cost.gpu.features import Fit
+from fusesolve.cost.gpu.gemm_features import TileTable
 
 FITTED: Mapping[str, Fit] = {
     "point_registers": Fit(
-        knee=47.42, rows=354, error=0.095,
+        knee=37.04, rows=78, error=0.054,
         weights={
-            "one": 6.781, "arrays": -0.564, "live": 1.308, "scratch": 2.845, "newer": 2.563,
-            "called": -8.345, "branches": -2.4, "window": 15.656, "parts": 0.543, "free": -3.372,
-            "doubled": 3.187, "doubled_wide": 0.363, "eight": 4.119, "eight_wide": -2.559, "newer_free": -1.725,
-            "newer_doubled": 0.053, "reads": 0.515, "doubled_bound": 3.83, "staged": 6.231,
+            "one": 5.69, "arrays": 3.054, "live": -1.355, "scratch": 1.343, "newer": -0.683,
+            "called": 0.461, "branches": -0.09, "window": 6.143, "window_called": 4.383, "window_branch": 7.988,
+            "window_two": 6.44, "parts": 0.091, "free": 1.122, "doubled": 0.34, "doubled_wide": 0.34,
+            "eight": 1.47, "eight_wide": 1.47, "reads": 0.797, "doubled_bound": 0.351,
         },
     ),
     "point_code": Fit(
-        knee=None, rows=354, error=0.098,
+        knee=None, rows=78, error=0.090,
         weights={
-            "one": 212.92, "body": 15.16, "once": 16.48, "moved": 3.08, "row_reads": 2.99,
-            "arrays": 47.98, "parts": 28.68, "narrow": 15.99, "ends": 31.25, "staged": 197.95,
+            "one": 182.83, "body": 10.58, "once": 20.86, "moved": 13.27, "arrays": 52.11,
+            "parts_each": 0.83, "ends": 4.73, "windows": 236.82, "looped": 31.46, "branches": 73.58,
+            "window_branch": 56.7,
         },
     ),
     "row_registers": Fit(
-        knee=37.47, rows=174, error=0.058,
+        knee=34.79, rows=59, error=0.048,
         weights={
-            "one": 27.007, "held": -4.281, "arrays": -0.822, "live": 1.74, "live_held": 1.652,
-            "scratch": 0.184, "scratch_held": -1.74, "newer": 0.381, "apart": 0.837, "apart_held": 16.202,
-            "parts": 0.768, "folds": -1.384, "split": 0.213, "warp": 0.89, "warp_held": 1.677,
-            "passes": -2.427, "strip": -3.389, "kept": 0.938, "kept_few": 0.004, "kept_ends": 6.656,
-            "several": -1.768, "flight": 0.055, "shared": 0.265,
+            "one": 15.784, "held": 11.229, "arrays": 0.357, "live": 0.767, "live_held": -0.469,
+            "scratch": 1.121, "newer": 0.583, "apart": 1.147, "apart_held": -3.507, "parts": 2.874,
+            "folds": 4.163, "split": 1.305, "warp": -0.295, "passes": -3.788, "strip": -9.838,
+            "kept": 0.758, "kept_ends": -0.535, "alone": 2.575, "alone_held": -4.697, "flight": 1.358,
+            "window": 20.212, "window_flight": -3.426, "shared": 1.046,
         },
     ),
     "row_code": Fit(
-        knee=None, rows=174, error=0.128,
+        knee=None, rows=59, error=0.105,
         weights={
-            "body_held": 0.78, "body_once": 30.13, "once": 10.33, "moved": 87.52, "moved_held": 18.99,
-            "arrays": 48.12, "row_reads": 47.98, "folds": 1516.81, "parts": 74.79, "parts_each": 557.13,
-            "narrow": 19.61, "ends": 892.32, "ends_held": 637.86, "split": 260.1,
+            "held": 2124.62, "body_held": 0.19, "body": 22.75, "body_once": 5.58, "once": 11.69,
+            "moved": 99.64, "arrays": 93.64, "row_reads": 57.93, "folds_wide": 660.14, "parts_each": 0.52,
+            "ends": 576.48, "windows": 2137.59, "looped": 0.64,
         },
     ),
     "fma_registers": Fit(
-        knee=None, rows=44, error=0.059,
+        knee=None, rows=212, error=0.020,
         weights={
-            "one": 71.244, "points": 0.192, "side": 3.915, "behind": -2.492, "scratch": 0.309,
-            "newer": 5.66, "parts": -2.046, "split": 1.24, "in_front": -11.762, "strips": -4.55,
-            "rows": 7.506,
+            "tile": 1.011, "part": 47.58, "points": 1.313, "sides": -1.117, "loads": -0.669,
+            "newer": -3.522, "split": 2.281, "scratch": 3.244, "behind": 1.562, "in_front": 3.667,
+            "parts": -0.344, "parts_part": -0.574, "short_part": -10.178, "called": -11.479, "families": 11.118,
         },
     ),
     "fma_code": Fit(
-        knee=None, rows=44, error=0.103,
+        knee=None, rows=212, error=0.137,
         weights={
-            "one": 2420.32, "points": 68.68, "behind": 18.38, "loads": 62.23, "strips": 300.56,
-            "points_parts": 4.21, "parts": 130.58, "split": 1616.88,
+            "one": 2622.79, "points": 57.01, "sides": 222.86, "strips": 1.81, "behind": 20.41,
+            "loads": 19.69, "parts": 216.63,
         },
     ),
     "tensor_registers": Fit(
@@ -100,4 +102,20 @@ FITTED: Mapping[str, Fit] = {
             "parts": 603.62, "once": 70.46, "ends": 56.38, "joined": 3562.44, "in_front": 1239.39,
         },
     ),
+}
+
+# Registers of a bare product and of a bare convolution in f32 by tile.
+TILES: TileTable = {
+    (8, 64): (56.9, 65.8), (8, 128): (56.9, 50.4), (16, 32): (48.7, 51.0),
+    (16, 64): (82.1, 71.1), (16, 128): (93.1, 85.8), (32, 16): (56.9, 55.6),
+    (32, 32): (64.5, 71.7), (32, 64): (120.8, 96.1), (32, 128): (112.0, 101.5),
+    (64, 8): (64.5, 64.0), (64, 16): (80.6, 53.0), (64, 32): (96.3, 115.3),
+    (64, 64): (127.8, 125.3), (64, 96): (121.5, 128.5), (64, 128): (96.7, 121.3),
+    (64, 192): (119.9, 120.0), (64, 256): (96.3, 110.1), (96, 64): (120.4, 125.7),
+    (96, 128): (117.9, 120.9), (128, 8): (49.1, 48.0), (128, 16): (94.3, 88.8),
+    (128, 32): (96.6, 91.0), (128, 64): (122.9, 121.9), (128, 96): (121.5, 122.0),
+    (128, 128): (96.3, 109.7), (128, 160): (127.8, 128.0), (128, 192): (127.8, 140.8),
+    (128, 224): (162.2, 154.6), (128, 256): (167.1, 166.8), (160, 128): (120.9, 121.0),
+    (192, 64): (121.4, 123.7), (192, 128): (127.8, 128.0), (192, 192): (211.4, 213.0),
+    (224, 128): (146.5, 147.0), (256, 64): (108.1, 115.9), (256, 128): (163.6, 131.9),
 }

@@ -3,6 +3,7 @@
 Everything here is exact arithmetic on whole numbers or on arrays of them.
 """
 
+from functools import cache
 from typing import TypeVar
 
 import numpy as np
@@ -44,6 +45,41 @@ def fold_bytes(lanes: Array, threads: Array, by_shuffle: Array, by_tree: Array) 
 def gemm_bytes(tile_m: Number, tile_n: Number, step: Number, stages: Number, item: Number) -> Number:
     """Shared bytes of both operand strips of a contraction: `stages` of `step` elements of `item` bytes a row."""
     return stages * (tile_m + tile_n) * step * item
+
+
+def gemm_threads(tile_m: int, tile_n: int) -> int:
+    """Threads of a block that has a tile of a contraction on the FMA pipe: 64 points each, 32 to 256 of them."""
+    return min(256, max(32, tile_m * tile_n // 64))
+
+
+@cache
+def thread_grid(tile_m: int, tile_n: int, joined: int) -> tuple[int, int] | None:
+    """Threads down and across a tile, each as near to square as they divide; None where they do not.
+
+    `joined`: contractions that the columns are of, as many of each; a thread then has the same columns of all.
+    """
+    threads = gemm_threads(tile_m, tile_n)
+    shapes = [
+        (down, threads // down)
+        for down in range(1, threads + 1)
+        if threads % down == 0 and tile_m % down == 0 and tile_n % (threads // down * joined) == 0
+    ]
+    return min(shapes, key=lambda item: (abs(tile_m // item[0] - tile_n // item[1]), item[0]), default=None)
+
+
+def thread_grids(tile_m: Array, tile_n: Array, joined: Array) -> tuple[Array, Array]:
+    """`thread_grid` of (1 x tilings) tiles for (rows x 1) numbers of joined contractions, as two arrays.
+
+    Where no grid divides the tile (such tilings have no source) all threads are down the rows.
+    """
+    numbers, place = np.unique(joined.ravel(), return_inverse=True)
+    pairs, tile = np.unique(np.stack([tile_m.ravel(), tile_n.ravel()]), axis=1, return_inverse=True)
+    sizes = [(int(m), int(n)) for m, n in pairs.T]
+    found = np.array(
+        [[thread_grid(m, n, int(count)) or (gemm_threads(m, n), 1) for m, n in sizes] for count in numbers],
+        dtype=np.float64,
+    )[place.ravel()][:, tile.ravel()]
+    return found[..., 0], found[..., 1]
 
 
 def attention_bytes(queries: Number, keys: Number, inner: Number, head: Number, item: Number) -> Number:
