@@ -61,8 +61,8 @@ class Drawer:
     generator: random.Random
     most: int
 
-    def draws(self, extra: int) -> Iterator[Draw]:
-        """Groups of the plan (at most `most` of each kind), their parts, other tilings, and `extra` other groups."""
+    def draws(self, others: int, extra: int) -> Iterator[Draw]:
+        """Groups, packs and parts of the plan (`most` each), `others` in another tiling, and `extra` other groups."""
         columns, result = self.planning.solve()
         priced = self.planning.priced
         packs = priced.space.packs
@@ -80,7 +80,7 @@ class Drawer:
             yield part, Source(part.members, part.writes, tuple(sorted(tiling.items())), ()), "part"
         pool = [k for k in priced.space.kernels if priced.cost_ns[k.unique] is not None and k.unique not in packs]
         pool = list({kernel.unique: kernel for kernel in pool}.values())
-        for kernel in (*(*single, *parts)[: self.most], *self.generator.sample(pool, min(extra, len(pool)))):
+        for kernel in (*(*single, *parts)[:others], *self.generator.sample(pool, min(extra, len(pool)))):
             yield from self._other(kernel)
 
     def menu(self) -> Iterator[Draw]:
@@ -171,6 +171,7 @@ def main() -> None:
     parser.add_argument("--profiles", default="a100,h100")
     parser.add_argument("--templates", default=",".join(Template), help="of the groups that are compiled")
     parser.add_argument("--most", type=int, default=8, help="groups of each kind")
+    parser.add_argument("--others", type=int, default=8, help="groups that are compiled in another tiling too")
     parser.add_argument("--extra", type=int, default=4, help="groups beside those of the plan")
     parser.add_argument("--menu", action="store_true")
     parser.add_argument("--store", type=Path, help="a folder that keeps what was compiled, by source")
@@ -184,7 +185,7 @@ def main() -> None:
                 planning=planning, device=read_device(planning.profile, "stream"), generator=generator, most=asked.most
             )
             drawn = [
-                item for item in (drawer.menu() if asked.menu else drawer.draws(asked.extra))
+                item for item in (drawer.menu() if asked.menu else drawer.draws(asked.others, asked.extra))
                 if planning.priced.space.templates[item[0].unique].value in asked.templates.split(",")
             ]  # fmt: skip
             rows = list(rows_of(planning, profile, drawn, store))

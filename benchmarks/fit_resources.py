@@ -23,6 +23,7 @@ from fusesolve.cost.gpu import features, gemm_features
 from fusesolve.cost.gpu.features import Features, Fit, plateau
 from fusesolve.cost.gpu.fitted import FITTED, TILES
 from fusesolve.cost.gpu.gemm_features import UNKNOWN_TILE
+from fusesolve.cost.gpu.layout import gemm_threads
 from fusesolve.cost.gpu.packed import LOOK_UP_CODE
 from fusesolve.cost.gpu_occupancy import blocks_per_unit
 from fusesolve.cost.table import FIELDS
@@ -36,7 +37,7 @@ Table: TypeAlias = dict[tuple[int, int], tuple[float, float]]
 NEAR, SHARE, CODE_SHARE = 4.0, 0.15, 0.30  # registers within 4 or 15 %, code within 30 %
 FAMILIES = ("point", "row", "fma", "tensor", "attention", "flash")
 BENT = ("point", "row")
-LEAST_ROWS = 20  # a family with fewer rows keeps the weights that it has
+LEAST_ROWS = 50  # a family with fewer rows keeps the weights that it has
 TILE_ROUNDS = 3  # the table of tiles and the weights beside it are fitted in turn
 TILE_PRIOR = 1.0  # rows that a tile's own number weighs against the one it starts from
 VERSIONS = ("silero", "minilm", "inception_v", "llama_block")  # graphs of one model, left out together
@@ -92,7 +93,7 @@ def features_of(family: str, row: Row, table: Table) -> tuple[Features, Features
         return features.row_registers(w, tile, newer, parts), features.row_code(w, tile, parts)
     if family == "flash":
         return features.flash_registers(w, tile, newer), features.flash_code(w, tile)
-    threads = np.clip(tile["tile_m"] * tile["tile_n"] / 64.0, 32.0, 256.0)
+    threads = gemm_threads(tile["tile_m"], tile["tile_n"])
     if family == "attention":
         threads = np.where(tile["tile_m"] >= 64, 2.0 * tile["tile_m"], 128.0)
         return features.attention_registers(w, tile, threads, newer), features.attention_code(w, tile, threads)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from fusesolve.codegen.scalars import UnsupportedError
-from fusesolve.cost.gpu.layout import gemm_threads, thread_grid
+from fusesolve.cost.gpu.layout import thread_grid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,5 +39,5 @@ def choose_tile(m: int, n: int, joined: int = 1) -> Tile:
     """
     grid = thread_grid(m, n, joined)
     if grid is None:
-        raise UnsupportedError(f"a tile of {m} x {n} does not divide over {gemm_threads(m, n)} threads")
+        raise UnsupportedError(f"a tile of {m} x {n} for {joined} contractions does not divide over its threads")
     return Tile(m=m, n=n, down=grid[0], across=grid[1])

@@ -59,7 +59,7 @@ def test_a_tile_has_a_grid_of_threads_and_the_registers_of_its_kind():
     """16 x 64 points over 32 threads: 2 down and 16 across have 8 x 4 points each; joined columns divide too."""
     assert thread_grid(64, 64, 1) == (8, 8) and thread_grid(16, 64, 1) == (2, 16)
     down, across = thread_grids(column(64, 16, 8), column(64, 64, 9), np.array([[1.0], [2.0]]))
-    assert down.tolist() == [[8, 2, 32], [8, 2, 32]]  # nothing divides 8 x 9: such a tile has no source
+    assert down.tolist() == [[8, 2, 8], [8, 2, 8]]  # nothing divides 8 x 9: such a tile has no source
     assert across.tolist() == [[8, 16, 1]] * 2
     table = {(64, 64): (128.0, 96.0)}
     found = tile_registers(
@@ -79,8 +79,8 @@ def test_points_outside_a_matrix_are_no_instructions_of_its_tile():
     assert share.points.tolist() == [[64], [24], [8]]
     assert share.whole.tolist() == [[1], [0], [0]]
     assert share.loads.tolist() == [[16], [16], [16]]
-    w["sum_bytes"] = np.full((3, 1), 4.0)
-    assert bounded(column(50.0).T, w, share).tolist() == [[96], [56], [56]]  # the sums and 32, or 50, in steps of 8
+    w |= {"sum_bytes": np.full((3, 1), 4.0), "instructions": np.array([[0.0], [20.0], [0.0]])}
+    assert bounded(column(50.0).T, w, share).tolist() == [[96], [72], [56]]  # 64 + 32; 24 + 32 + 9; 50
 
 
 def workload_of(inputs: str, *ops: str):

@@ -16,7 +16,7 @@ from fusesolve.cost.gpu import gemm_features
 from fusesolve.cost.gpu import terms as t
 from fusesolve.cost.gpu.device import Device
 from fusesolve.cost.gpu.fitted import FITTED, TILES
-from fusesolve.cost.gpu.layout import FMA_BUFFERS, FMA_STEP, STAGES_MAX, STEP_BYTES, gemm_bytes
+from fusesolve.cost.gpu.layout import FMA_BUFFERS, FMA_STEP, STAGES_MAX, STEP_BYTES, gemm_bytes, gemm_threads
 from fusesolve.cost.table import Array, Columns, Flags
 
 _SQUARE = (
@@ -67,7 +67,7 @@ def evaluate(device: Device, w: Columns, tile: Columns, *, library: bool) -> tup
     """Resources and terms of (rows x tilings), for a library kernel or a generated one."""
     tensor = on_tensor_pipe(device, w)
     step, blocks, steps = _work(w, tile, tensor)
-    threads = np.clip(tile["tile_m"] * tile["tile_n"] / np.where(tensor, 64.0, 64.0), 32.0, 256.0)
+    threads = gemm_threads(tile["tile_m"], tile["tile_n"]) + 0.0 * tensor
     most = math.ceil(min(device.constant("gemm_stages_max", 3.0), STAGES_MAX))
     stages = np.where(tensor, float(most), float(FMA_BUFFERS))
     item = w["operand_bytes"] if library else np.where(tensor, w["operand_bytes"], w["sum_bytes"])
@@ -98,6 +98,8 @@ def worth(device: Device, w: Columns, tile: Columns, *, library: bool) -> Flags:
     _, blocks, steps = _work(w, tile, tensor)
     few = (tile["split"] > 1) & ((steps < 2) | (blocks > 4 * device.units))
     few = few | (tile["tile_n"] / w["joined"] < LEAST_WIDTH) | (tile["tile_n"] % w["joined"] > 0) & (w["joined"] > 1)
+    each = tile["tile_m"] * tile["tile_n"] / gemm_threads(tile["tile_m"], tile["tile_n"])
+    few = few | ~tensor & (w["sum_bytes"] > 4) & (each > gemm_features.MOST_SUMS) & (not library)
     if library:
         few = few | ~_offered(device, w, tile, tensor) | (w["tile_by_rows"] > 0) & ~_by_rows(w, tile)
     found: Flags = ~few

@@ -10,53 +10,53 @@ from fusesolve.cost.gpu.gemm_features import TileTable
 
 FITTED: Mapping[str, Fit] = {
     "point_registers": Fit(
-        knee=37.04, rows=78, error=0.054,
+        knee=35.68, rows=93, error=0.078,
         weights={
-            "one": 5.69, "arrays": 3.054, "live": -1.355, "scratch": 1.343, "newer": -0.683,
-            "called": 0.461, "branches": -0.09, "window": 6.143, "window_called": 4.383, "window_branch": 7.988,
-            "window_two": 6.44, "parts": 0.091, "free": 1.122, "doubled": 0.34, "doubled_wide": 0.34,
-            "eight": 1.47, "eight_wide": 1.47, "reads": 0.797, "doubled_bound": 0.351,
+            "one": 5.997, "arrays": 2.846, "live": -1.353, "scratch": 1.406, "newer": 0.012,
+            "called": 0.313, "branches": 1.063, "window": 6.887, "window_called": 3.061, "window_branch": 5.393,
+            "window_two": 5.653, "parts": -0.018, "free": 0.632, "doubled": -0.026, "doubled_wide": 1.214,
+            "eight": 1.519, "eight_wide": 1.519, "reads": 0.628, "doubled_bound": 0.734,
         },
     ),
     "point_code": Fit(
-        knee=None, rows=78, error=0.090,
+        knee=None, rows=93, error=0.106,
         weights={
-            "one": 182.83, "body": 10.58, "once": 20.86, "moved": 13.27, "arrays": 52.11,
-            "parts_each": 0.83, "ends": 4.73, "windows": 236.82, "looped": 31.46, "branches": 73.58,
-            "window_branch": 56.7,
+            "one": 152.38, "body": 6.34, "once": 24.75, "moved": 14.51, "arrays": 67.04,
+            "parts": 9.74, "ends": 9.05, "windows": 238.4, "looped": 30.92, "branches": 39.53,
+            "window_branch": 76.3,
         },
     ),
     "row_registers": Fit(
-        knee=34.79, rows=59, error=0.048,
+        knee=35.94, rows=81, error=0.071,
         weights={
-            "one": 15.784, "held": 11.229, "arrays": 0.357, "live": 0.767, "live_held": -0.469,
-            "scratch": 1.121, "newer": 0.583, "apart": 1.147, "apart_held": -3.507, "parts": 2.874,
-            "folds": 4.163, "split": 1.305, "warp": -0.295, "passes": -3.788, "strip": -9.838,
-            "kept": 0.758, "kept_ends": -0.535, "alone": 2.575, "alone_held": -4.697, "flight": 1.358,
-            "window": 20.212, "window_flight": -3.426, "shared": 1.046,
+            "one": 17.838, "held": 8.921, "arrays": 1.158, "live": 0.532, "live_held": -1.422,
+            "scratch": 1.28, "newer": 1.053, "apart": -0.484, "apart_held": -4.513, "parts": 2.864,
+            "folds": 3.371, "split": 1.807, "warp": 1.51, "passes": -3.068, "strip": -10.658,
+            "kept": 0.832, "kept_ends": -0.505, "alone": -0.634, "alone_held": -5.205, "flight": 0.505,
+            "window": 18.773, "window_flight": -2.6, "shared": 1.078,
         },
     ),
     "row_code": Fit(
-        knee=None, rows=59, error=0.105,
+        knee=None, rows=81, error=0.136,
         weights={
-            "held": 2124.62, "body_held": 0.19, "body": 22.75, "body_once": 5.58, "once": 11.69,
-            "moved": 99.64, "arrays": 93.64, "row_reads": 57.93, "folds_wide": 660.14, "parts_each": 0.52,
-            "ends": 576.48, "windows": 2137.59, "looped": 0.64,
+            "held": 1211.99, "body_held": 5.57, "body": 14.76, "once": 7.37, "moved": 90.35,
+            "arrays": 93.69, "row_reads": 70.03, "folds": 701.34, "folds_wide": 383.79, "parts_each": 13.16,
+            "narrow": 32.21, "ends": 499.45, "windows": 920.3, "looped": 30.07,
         },
     ),
     "fma_registers": Fit(
-        knee=None, rows=212, error=0.020,
+        knee=None, rows=248, error=0.021,
         weights={
-            "tile": 1.011, "part": 47.58, "points": 1.313, "sides": -1.117, "loads": -0.669,
-            "newer": -3.522, "split": 2.281, "scratch": 3.244, "behind": 1.562, "in_front": 3.667,
-            "parts": -0.344, "parts_part": -0.574, "short_part": -10.178, "called": -11.479, "families": 11.118,
+            "tile": 1.006, "part": 47.977, "points": 1.383, "sides": -1.244, "loads": -0.669,
+            "newer": -2.663, "split": 1.78, "scratch": 3.406, "behind": 1.507, "in_front": 2.241,
+            "parts": -0.095, "parts_part": -0.645, "short_part": -10.317, "called": -11.304, "families": 13.451,
         },
     ),
     "fma_code": Fit(
-        knee=None, rows=212, error=0.137,
+        knee=None, rows=248, error=0.127,
         weights={
-            "one": 2622.79, "points": 57.01, "sides": 222.86, "strips": 1.81, "behind": 20.41,
-            "loads": 19.69, "parts": 216.63,
+            "one": 2598.82, "points": 51.33, "sides": 248.6, "behind": 20.42, "loads": 18.06,
+            "parts": 221.36,
         },
     ),
     "tensor_registers": Fit(
@@ -106,16 +106,16 @@ FITTED: Mapping[str, Fit] = {
 
 # Registers of a bare product and of a bare convolution in f32 by tile.
 TILES: TileTable = {
-    (8, 64): (56.9, 65.8), (8, 128): (56.9, 50.4), (16, 32): (48.7, 51.0),
-    (16, 64): (82.1, 71.1), (16, 128): (93.1, 85.8), (32, 16): (56.9, 55.6),
-    (32, 32): (64.5, 71.7), (32, 64): (120.8, 96.1), (32, 128): (112.0, 101.5),
-    (64, 8): (64.5, 64.0), (64, 16): (80.6, 53.0), (64, 32): (96.3, 115.3),
-    (64, 64): (127.8, 125.3), (64, 96): (121.5, 128.5), (64, 128): (96.7, 121.3),
-    (64, 192): (119.9, 120.0), (64, 256): (96.3, 110.1), (96, 64): (120.4, 125.7),
-    (96, 128): (117.9, 120.9), (128, 8): (49.1, 48.0), (128, 16): (94.3, 88.8),
-    (128, 32): (96.6, 91.0), (128, 64): (122.9, 121.9), (128, 96): (121.5, 122.0),
-    (128, 128): (96.3, 109.7), (128, 160): (127.8, 128.0), (128, 192): (127.8, 140.8),
-    (128, 224): (162.2, 154.6), (128, 256): (167.1, 166.8), (160, 128): (120.9, 121.0),
-    (192, 64): (121.4, 123.7), (192, 128): (127.8, 128.0), (192, 192): (211.4, 213.0),
-    (224, 128): (146.5, 147.0), (256, 64): (108.1, 115.9), (256, 128): (163.6, 131.9),
+    (8, 64): (56.4, 65.9), (8, 128): (56.4, 49.0), (16, 32): (48.3, 53.0),
+    (16, 64): (81.3, 75.8), (16, 128): (93.2, 91.2), (32, 16): (56.4, 49.4),
+    (32, 32): (64.2, 73.2), (32, 64): (119.7, 92.5), (32, 128): (112.1, 102.0),
+    (64, 8): (64.2, 33.1), (64, 16): (80.3, 54.0), (64, 32): (96.2, 109.9),
+    (64, 64): (128.0, 126.1), (64, 96): (121.9, 126.0), (64, 128): (96.4, 122.3),
+    (64, 192): (120.1, 94.0), (64, 256): (96.2, 101.7), (96, 64): (120.6, 126.2),
+    (96, 128): (118.1, 119.2), (128, 8): (48.4, 57.0), (128, 16): (94.2, 90.9),
+    (128, 32): (96.3, 92.1), (128, 64): (123.1, 109.8), (128, 96): (121.9, 118.7),
+    (128, 128): (96.2, 110.7), (128, 160): (128.0, 96.0), (128, 192): (128.0, 137.9),
+    (128, 224): (162.9, 137.1), (128, 256): (167.8, 156.3), (160, 128): (121.1, 128.7),
+    (192, 64): (121.6, 123.4), (192, 128): (128.0, 160.6), (192, 192): (212.6, 168.0),
+    (224, 128): (147.0, 162.6), (256, 64): (108.1, 114.6), (256, 128): (164.1, 147.4),
 }

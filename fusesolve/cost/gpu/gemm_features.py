@@ -18,7 +18,11 @@ TileTable = Mapping[tuple[int, int], tuple[float, float]]  # registers of a prod
 UNKNOWN_TILE = (110.0, 110.0)  # between the compiler's usual 96 and 128 of 64 points a thread
 
 BESIDE_SUMS = 32.0  # registers of operands, addresses and loads in flight beside a thread's sums
+BEHIND_SUM = 0.375  # more of them for each sum where what is behind them is long: an erf or a division of 64 sums spills 4 bytes at 104
+LIGHT = 8.0  # instructions behind a sum that need no more
 ALLOCATED = 8.0  # registers of a thread are allocated in steps
+MOST = 255.0  # registers that an instruction can name
+MOST_SUMS = 96.0  # sums of 8 bytes that they hold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,10 +64,11 @@ def fma_share(w: Columns, tile: Columns) -> Share:
 def bounded(demand: Array, w: Columns, share: Share) -> Array:
     """The registers that a kernel on the FMA pipe is compiled for: what it asks for, in the steps of their allocation.
 
-    At least the sums and `BESIDE_SUMS`: with fewer the compiler spills (64 sums: none at 96, 16 bytes at 80).
+    At least the sums and what goes with them: with fewer the compiler spills (64 sums: none at 96, 16 bytes at 80).
     """
-    least = share.points * np.where(w["sum_bytes"] > 4, 2.0, 1.0) + BESIDE_SUMS
-    return np.ceil(np.maximum(demand, least) / ALLOCATED) * ALLOCATED
+    beside = BESIDE_SUMS + np.where(w["instructions"] > LIGHT, BEHIND_SUM * share.points, 0.0) * share.plain
+    least = share.points * np.where(w["sum_bytes"] > 4, 2.0, 1.0) + beside
+    return np.minimum(np.ceil(np.maximum(demand, least) / ALLOCATED) * ALLOCATED, MOST)
 
 
 def tile_registers(w: Columns, tile: Columns, table: TileTable) -> Array:

@@ -47,9 +47,9 @@ def gemm_bytes(tile_m: Number, tile_n: Number, step: Number, stages: Number, ite
     return stages * (tile_m + tile_n) * step * item
 
 
-def gemm_threads(tile_m: int, tile_n: int) -> int:
-    """Threads of a block that has a tile of a contraction on the FMA pipe: 64 points each, 32 to 256 of them."""
-    return min(256, max(32, tile_m * tile_n // 64))
+def gemm_threads(tile_m: Array, tile_n: Array) -> Array:
+    """Threads of a block that has a tile of a contraction: one for 64 points, 32 to 256 of them."""
+    return np.clip(tile_m * tile_n / 64.0, 32.0, 256.0)
 
 
 @cache
@@ -58,7 +58,7 @@ def thread_grid(tile_m: int, tile_n: int, joined: int) -> tuple[int, int] | None
 
     `joined`: contractions that the columns are of, as many of each; a thread then has the same columns of all.
     """
-    threads = gemm_threads(tile_m, tile_n)
+    threads = min(256, max(32, tile_m * tile_n // 64))
     shapes = [
         (down, threads // down)
         for down in range(1, threads + 1)
@@ -70,13 +70,13 @@ def thread_grid(tile_m: int, tile_n: int, joined: int) -> tuple[int, int] | None
 def thread_grids(tile_m: Array, tile_n: Array, joined: Array) -> tuple[Array, Array]:
     """`thread_grid` of (1 x tilings) tiles for (rows x 1) numbers of joined contractions, as two arrays.
 
-    Where no grid divides the tile (such tilings have no source) all threads are down the rows.
+    Where no grid divides the tile (such tilings have no source) it is a thread a row.
     """
     numbers, place = np.unique(joined.ravel(), return_inverse=True)
     pairs, tile = np.unique(np.stack([tile_m.ravel(), tile_n.ravel()]), axis=1, return_inverse=True)
     sizes = [(int(m), int(n)) for m, n in pairs.T]
     found = np.array(
-        [[thread_grid(m, n, int(count)) or (gemm_threads(m, n), 1) for m, n in sizes] for count in numbers],
+        [[thread_grid(m, n, int(count)) or (m, 1) for m, n in sizes] for count in numbers],
         dtype=np.float64,
     )[place.ravel()][:, tile.ravel()]
     return found[..., 0], found[..., 1]
