@@ -18,7 +18,7 @@ TileTable = Mapping[tuple[int, int], tuple[float, float]]  # registers of a prod
 UNKNOWN_TILE = (110.0, 110.0)  # between the compiler's usual 96 and 128 of 64 points a thread
 
 BESIDE_SUMS = 32.0  # registers of operands, addresses and loads in flight beside a thread's sums
-BEHIND_SUM = 0.375  # more of them for each sum where what is behind them is long: an erf or a division of 64 sums spills 4 bytes at 104
+BEHIND_SUM = 0.375  # more for each sum where what is behind them is long: with a division 64 spill at 104
 LIGHT = 8.0  # instructions behind a sum that need no more
 ALLOCATED = 8.0  # registers of a thread are allocated in steps
 MOST = 255.0  # registers that an instruction can name
