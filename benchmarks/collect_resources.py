@@ -28,7 +28,7 @@ from fusesolve.cost.sweep import Family
 from fusesolve.cost.table import DERIVED, PriceOptions, WorkloadTable
 from fusesolve.errors import MissingError
 from fusesolve.graph import Graph
-from fusesolve.group import Template
+from fusesolve.group import TEMPLATES, Template, Workload
 from fusesolve.hardware_yaml import load_profile
 from fusesolve.importers.onnx import load_onnx
 from fusesolve.pipeline import Planning, PlanOptions, begin
@@ -145,10 +145,15 @@ def rows_of(planning: Planning, device: str, drawn: Sequence[Draw], store: Compi
             yield {
                 "graph": planning.graph.name, "device": device, "kind": kind, "operators": kernels[n].nodes,
                 "newer": read_device(planning.profile, "stream").newer,
-                "workload": asdict(space.workloads[kernel.unique]), "tiling": dict(source.tiling),
-                "parts": [{"workload": asdict(space.workloads[p.unique]), "tiling": dict(t)} for p, (_, t) in parts],
+                "workload": _workload(space.workloads[kernel.unique]), "tiling": dict(source.tiling),
+                "parts": [{"workload": _workload(space.workloads[p.unique]), "tiling": dict(t)} for p, (_, t) in parts],
                 "compiled": asdict(found[n][0]),
             }  # fmt: skip
+
+
+def _workload(workload: Workload) -> dict[str, Any]:
+    """The fields, and the template by its name."""
+    return {**asdict(workload), "template": TEMPLATES[workload.template].value}
 
 
 def _planned(planning: Planning, number: int, kernel: Kernel, source: Source) -> PlannedKernel:

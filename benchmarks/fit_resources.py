@@ -27,7 +27,7 @@ from fusesolve.cost.gpu.layout import gemm_threads
 from fusesolve.cost.gpu.packed import LOOK_UP_CODE
 from fusesolve.cost.gpu_occupancy import blocks_per_unit
 from fusesolve.cost.table import FIELDS
-from fusesolve.group import TEMPLATES, Template
+from fusesolve.group import Template
 from fusesolve.hardware import HardwareProfile
 from fusesolve.hardware_yaml import load_profile
 
@@ -46,7 +46,7 @@ TARGET = Path(__file__).parents[1] / "fusesolve" / "cost" / "gpu" / "fitted.py"
 
 def family_of(row: Row) -> str:
     """point, row, fma, tensor, attention, flash (attention on the tensor pipe) or packed."""
-    template = TEMPLATES[row["workload"]["template"]]
+    template = Template(row["workload"]["template"])
     if template in (Template.POINTWISE, Template.MOVEMENT):
         return "point"
     if template in (Template.ROW, Template.REDUCTION):
@@ -77,7 +77,8 @@ Point: TypeAlias = tuple[Mapping[str, Array], Mapping[str, Array]]  # a row's wo
 
 def point_of(row: Row) -> Point:
     """The workload and the tiling of a row as (1 x 1) columns."""
-    w = {name: np.array([[float(row["workload"].get(name, 0))]]) for name in FIELDS}
+    known = {name: value for name, value in row["workload"].items() if name != "template"}
+    w = {name: np.array([[float(known.get(name, 0))]]) for name in FIELDS}
     names = ("threads", "per_thread", "lanes", "rows", "mode", "split", "tile_m", "tile_n")
     tile = {name: np.array([[float(row["tiling"].get(name, 0))]]) for name in names}
     return w, tile | {"split": np.maximum(tile["split"], 1.0)}
