@@ -99,7 +99,7 @@ def worth(device: Device, w: Columns, tile: Columns, *, library: bool) -> Flags:
     few = (tile["split"] > 1) & ((steps < 2) | (blocks > 4 * device.units))
     few = few | (tile["tile_n"] / w["joined"] < LEAST_WIDTH) | (tile["tile_n"] % w["joined"] > 0) & (w["joined"] > 1)
     each = tile["tile_m"] * tile["tile_n"] / gemm_threads(tile["tile_m"], tile["tile_n"])
-    few = few | ~tensor & (w["sum_bytes"] > 4) & (each > gemm_features.MOST_SUMS) & (not library)
+    few = few | (tensor <= 0) & (w["sum_bytes"] > 4) & (each > gemm_features.MOST_SUMS) & (not library)
     if library:
         few = few | ~_offered(device, w, tile, tensor) | (w["tile_by_rows"] > 0) & ~_by_rows(w, tile)
     found: Flags = ~few
