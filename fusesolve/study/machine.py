@@ -179,16 +179,18 @@ def _measure_compute(definition: Definition, constants: dict[str, Any], say: Say
     count = 2 * definition["compute"]["units"]["value"] * TASK_POINTS
     probes = [pointwise(count, *chain) for chain in CHAINS]
     bodies = np.array([probe.workload.vector / count + 2.0 for probe in probes])  # one load, one store
-    spent = np.array([probe.seconds - _terms(machine, probe.workload)["launch"] for probe in probes])
-    slope, start = np.polyfit(bodies, spent / (count * bodies), 1)
-    start = max(start, 0.2 * float(np.mean(spent / (count * bodies))))
+    spent = np.array([probe.timing.best - _terms(machine, probe.workload)["launch"] for probe in probes])
+    each = spent / (count * bodies)
+    slopes = [(each[j] - each[i]) / (bodies[j] - bodies[i]) for j in range(len(probes)) for i in range(j)]
+    slope = float(np.median(slopes))  # medians: a disturbed probe moves nothing
+    start = max(float(np.median(each - slope * bodies)), 0.2 * float(np.median(each)))
     window = float(np.clip(start / max(slope, 1e-18), 10.0, 1000.0))
-    rate = float(np.mean(count * bodies * (1.0 + bodies / window) / spent))
+    rate = 1.0 / float(np.median(each / (1.0 + bodies / window)))
     units = definition["compute"]["units"]["value"]
     leaf = _leaf(float(f"{rate / (units * _hertz(definition)):.4g}"), f"{len(CHAINS)} chains of functions", probes[0])
     definition["compute"]["pipes"] = {"fma": {"per_clock": {"f32": leaf}}}
     constants["cpu_window"] = _measured(round(window, 1), f"{len(CHAINS)} chains of functions by length", probes[-1])
-    found = ", ".join(f"{1e12 * s / count / b:.1f} at {b:.0f}" for s, b in zip(spent, bodies, strict=True))
+    found = ", ".join(f"{1e12 * s:.1f} at {b:.0f}" for s, b in zip(each, bodies, strict=True))
     say(f"vector instructions: {rate / 1e9:.3g} G elements/s, half of that at {window:.0f} of them (ps each: {found})")
 
 
