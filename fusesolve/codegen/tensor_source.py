@@ -82,12 +82,16 @@ class Mma:
     @property
     def text(self) -> str:
         """Its device function."""
+        return fill_in(_FUNCTION, self.constants())
+
+    def constants(self) -> dict[str, str | int]:
+        """What the C++ text has to be filled in with."""
         (dr, gr), (dc, gc) = swizzle(self.rows), swizzle(self.columns)
-        return fill_in(_FUNCTION, {
+        return {
             "NAME": self.name, "KIND": self.kind, "BR": self.blocks_r, "BC": self.blocks_c, "WARPS": self.warps,
             "ROWS": self.rows, "COLUMNS": self.columns, "INNER_R": int(self.inner_r), "INNER_C": int(self.inner_c),
             "DR": dr, "GR": gr, "DC": dc, "GC": gc,
-        })  # fmt: skip
+        }  # fmt: skip
 
     @property
     def simulated(self) -> str:

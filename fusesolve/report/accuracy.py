@@ -19,7 +19,7 @@ COLUMNS = (
     Column(head="p90", right=True),
     Column(head="bias", right=True),
     Column(head="rank", right=True),
-    Column(head="bound", right=True),
+    Column(head="bound", right=True),  # the last: it is left out where no row has one
 )
 GAIN_COLUMNS = (
     Column(head="file", flexible=True),
@@ -45,10 +45,11 @@ _PARTS = {
 def accuracy_table(found: Accuracy, *, width: int, colour: bool, verbose: bool = False) -> str:
     """The report at most `width` columns wide; `verbose` adds the worst rows of every operator."""
     head = fold(f"Errors of predicted against measured times on {_PARTS[found.part]}", width)
-    body = render_table(COLUMNS, [_cells(row) for row in found.rows], width=width, colour=colour)
-    parts = [head, "\n", body] if found.rows else [head]
-    if any(row.reachable is not None for row in found.rows):
-        parts.append(fold(BOUND, width))
+    bounded = any(row.reachable is not None for row in found.rows)
+    shown = len(COLUMNS) if bounded else len(COLUMNS) - 1
+    rows = [_cells(row)[:shown] for row in found.rows]
+    parts = [head, "\n", render_table(COLUMNS[:shown], rows, width=width, colour=colour)] if found.rows else [head]
+    parts += [fold(BOUND, width)] if bounded else []
     if found.gains:
         parts += ["\n", fold(GAINS, width), "\n"]
         parts.append(

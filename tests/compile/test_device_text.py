@@ -182,9 +182,7 @@ FLASHES = {
 def host_text(tile: Mma) -> str:
     """The tile's text with the host's collectives."""
     text = (_WARP + _TILE).replace("@TILE@", tensor_source._PLACE + tensor_source._TILE)
-    for key, value in tile.constants().items():
-        text = text.replace(f"@{key}@", value)
-    return text
+    return tensor_source.fill_in(text, tile.constants())
 
 
 def run_on_host(text: str, folder) -> tuple[int, int]:

@@ -156,6 +156,9 @@ def test_an_empty_kernel_costs_its_launch_and_little_more(name, template):
     )  # fmt: skip
     found = price_workloads([nothing], profile(name), PriceOptions())
     launch = profile(name).launch.stream or profile(name).launch.dispatch
+    if template is Template.BLOCK and profile(name).kind != "gpu":
+        assert found.latency[0] == np.inf  # only GPUs have blocks
+        return
     assert launch <= found.latency[0] < launch + 20e-6
 
 

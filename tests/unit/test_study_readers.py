@@ -25,7 +25,7 @@ def test_a_gemm_row(tmp_path):
 def test_an_fp8_row_is_two_calls_with_their_quantisation(tmp_path):
     text = "gpu,dtype,m,n,k,latency_us,vllm_us,sglang_us,trtllm_us\nH200,fp8,2,32,64,9,5,,12\n"
     vllm, trtllm = table(tmp_path, text).samples
-    assert [kernel.op for kernel in vllm.kernels] == ["token_quantise", "product_by_rows"]
+    assert [kernel.op for kernel in vllm.kernels] == ["row_quantise", "product_by_rows"]
     assert [kernel.op for kernel in trtllm.kernels] == ["largest", "mulu", "quantise", "matmul"]
     assert (vllm.latency, trtllm.latency) == (pytest.approx(5e-6), pytest.approx(12e-6))
 
