@@ -65,7 +65,7 @@ CASES = {
         "to = conv1d_transpose(h, w5; stride=2)", "tr = relu(to)",
     ),
     "reductions": _graph(
-        "x: f32[7,5,141]; v: f32[300]; l: i32[6,33]; b: bool[4,70]; h: f16[9,65]; e8: bf16[3,70]",
+        "x: f32[2,3,141]; v: f32[300]; l: i32[6,33]; b: bool[4,70]; h: f16[9,65]; e8: bf16[3,70]",
         "s = reduce_sum(x; axis=2)", "m = reduce_mean(x; axis=0-2, keepdims=1)", "mx = reduce_max(x; axis=1)",
         "mn = reduce_min(x; axis=0)", "pr = reduce_prod(x; axis=1)", "am = argmax(x; axis=2)", "an = argmin(x; axis=0)",
         "al = reduce_sum(v; axis=0)", "li = reduce_sum(l; axis=1)", "lm = reduce_max(l; axis=1)",
