@@ -27,29 +27,18 @@ from fusesolve.cost.gpu.device import Device, read_device
 from fusesolve.cost.sweep import Family
 from fusesolve.cost.table import DERIVED, PriceOptions, WorkloadTable
 from fusesolve.errors import MissingError
-from fusesolve.graph import Graph
 from fusesolve.group import TEMPLATES, Template, Workload
 from fusesolve.hardware_yaml import load_profile
-from fusesolve.importers.onnx import load_onnx
 from fusesolve.pipeline import Planning, PlanOptions, begin
 from fusesolve.pipeline.verify import Source, source_of
 from fusesolve.validate.compile_groups import CompileStore, GroupCompiler, KernelResources
 from fusesolve.validate.compiled import capability_of
-from tests.models.fetch import LIGHT_CNNS, REAL_MODELS, fetch, light_path
+from tests.models.graphs import named_graph
 
 SLOWEST = 3.0  # tilings up to this many times the fastest one's latency are drawn
 SPLIT = 4  # of the menu's second kernel in each tile
 
 Draw = tuple[Kernel, Source, str]  # a group with a tiling; kind: chosen, part, other or menu
-
-
-def graph_of(name: str) -> str | Graph:
-    """A graph by name or path."""
-    if name in LIGHT_CNNS:
-        return load_onnx(Path(light_path(name)), bind={}, strict=False)
-    if name in REAL_MODELS:
-        return load_onnx(fetch(name), bind=REAL_MODELS[name].bind, strict=False)
-    return name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,7 +174,7 @@ def main() -> None:
     for name in asked.graphs:
         for profile in asked.profiles.split(","):
             since = time.monotonic()
-            planning = begin(graph_of(name), load_profile(profile), PlanOptions(), time_limit=120.0)
+            planning = begin(named_graph(name), load_profile(profile), PlanOptions(), time_limit=120.0)
             drawer = Drawer(
                 planning=planning, device=read_device(planning.profile, "stream"), generator=generator, most=asked.most
             )

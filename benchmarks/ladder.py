@@ -26,14 +26,13 @@ from fusesolve import plan
 from fusesolve.codegen.module import generate
 from fusesolve.codegen.planned import read_plan
 from fusesolve.errors import FusesolveError
-from fusesolve.graph import Graph
 from fusesolve.importers import bundled_graphs
-from fusesolve.importers.onnx import load_onnx
 from fusesolve.validate.compile_groups import CompileStore
 from fusesolve.validate.compiled import compile_plan
 from fusesolve.validate.ladder import plan_graph, plan_profile, validate_plan
 from fusesolve.validate.result import KernelResult
-from tests.models.fetch import LIGHT_CNNS, REAL_MODELS, FetchError, fetch, light_path
+from tests.models.fetch import LIGHT_CNNS, REAL_MODELS, FetchError
+from tests.models.graphs import named_graph
 
 PROFILES = ("a100", "h100")
 STEPS = ("emit", "reference", "cudasim", "compile")
@@ -59,20 +58,11 @@ class Case:
         return f"{self.graph}-{self.profile}-{self.way}"
 
 
-def load(name: str) -> Graph | str:
-    """A bundled graph by its name, or a real model; FetchError where the model's file cannot be had."""
-    if name in LIGHT_CNNS:
-        return load_onnx(Path(light_path(name)), bind={}, strict=False)
-    if name in REAL_MODELS:
-        return load_onnx(fetch(name), bind=REAL_MODELS[name].bind, strict=False)
-    return name
-
-
 def document_of(folder: Path, case: Case) -> Mapping[str, Any]:
     """The plan of a case, made where the folder does not have it."""
     path = folder / "plans" / f"{case.plan}.json"
     if not path.is_file():
-        found = plan(load(case.graph), case.profile, time_limit=PLAN_S, **WAYS[case.way]).to_dict()
+        found = plan(named_graph(case.graph), case.profile, time_limit=PLAN_S, **WAYS[case.way]).to_dict()
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(".part")
         part.write_text(json.dumps(found), encoding="utf-8")

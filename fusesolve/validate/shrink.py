@@ -37,7 +37,7 @@ def shrink_graph(graph: Graph, *, inner: int, outer: int) -> Graph:
         attempt = _Attempt(graph, atoms, _choose(graph, atoms, fixed, inner, outer))
         try:
             return attempt.build()
-        except _Conflict as conflict:
+        except _ConflictError as conflict:
             patience = 1 if conflict.grow else PATIENCE
             if conflict.wish is not None and wishes[conflict.wish[0]] < patience:
                 wishes[conflict.wish[0]] += 1
@@ -52,7 +52,7 @@ def shrink_graph(graph: Graph, *, inner: int, outer: int) -> Graph:
             fixed.update(whole)
 
 
-class _Conflict(Exception):  # noqa: N818  a signal between two functions of this file, no error
+class _ConflictError(Exception):
     """Dimensions that do not fit together.
 
     `wish`: the extent that one atom would have to have. `grow`: larger extents may help (a window does not fit, levels
@@ -186,7 +186,7 @@ def _distribute(atoms: AtomTable, tie: _Tie, fixed: Mapping[Atom, int], power: i
 
 
 class _Attempt:
-    """One try to build the graph at the chosen extents; `_Conflict` names the dimensions that do not fit."""
+    """One try to build the graph at the chosen extents; `_ConflictError` names the dimensions that do not fit."""
 
     def __init__(self, graph: Graph, atoms: AtomTable, extents: dict[Atom, int]) -> None:
         self.graph = graph
@@ -232,18 +232,18 @@ class _Attempt:
             builder.add(node.op, node.inputs, attrs, outputs=node.outputs, source=node.source, types=types)
         except InputError:
             data = self._pictures(node) if node.op in _SPATIAL or node.op == "pad" else []
-            raise _Conflict(data or axes, grow=_odd if data else None) from None
+            raise _ConflictError(data or axes, grow=_odd if data else None) from None
         for name in node.outputs:
             for axis, extent in enumerate(builder.type(name).shape):
                 wish = self._settle((name, axis), extent)
                 if wish is not None:
                     raise self._unsettled(node, axis, wish)
 
-    def _unsettled(self, node: Node, axis: int, wish: tuple[Atom, int]) -> _Conflict:
+    def _unsettled(self, node: Node, axis: int, wish: tuple[Atom, int]) -> _ConflictError:
         """A result's extent is not the chosen one: windows want larger pictures, resizing such as can be doubled."""
         grow = _power if node.op.startswith("resize") else _odd if node.op in _SPATIAL and not wish[1] else None
         data = self._pictures(node) if grow else []
-        return _Conflict(data or self._related(node, axis), wish if wish[1] else None, grow if data else None)
+        return _ConflictError(data or self._related(node, axis), wish if wish[1] else None, grow if data else None)
 
     def _pictures(self, node: Node) -> list[Dim]:
         """Dimensions of the graph's inputs above a node that could still be larger and along which windows may move.
@@ -322,7 +322,7 @@ class _Attempt:
             if isinstance(value, int) and new != old:
                 scaled, odd = divmod(value * new, old)
                 if odd or value < 0 or node.attr("step", 1) != 1:
-                    raise _Conflict([(n, axis) for n in (*node.reads, node.outputs[0])])
+                    raise _ConflictError([(n, axis) for n in (*node.reads, node.outputs[0])])
                 found[name] = scaled
         return found
 
@@ -339,7 +339,7 @@ class _Attempt:
         found = []
         for axis, (a, b, c) in enumerate(zip(before, after, now, strict=True)):
             if c * b % a:
-                raise _Conflict([(node.reads[0], axis), (node.outputs[0], axis)])
+                raise _ConflictError([(node.reads[0], axis), (node.outputs[0], axis)])
             found.append(c * b // a)
         return tuple(found)
 

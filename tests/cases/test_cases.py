@@ -19,6 +19,8 @@ PLANNED = [case for case in CASES if case.written_out and case.id not in NOT_EXP
 
 # Where the plan differs from the judgement of a case: (case, key) -> why. Each is checked to differ still.
 DEVIATES = {
+    ("FC-010", "cost_order"): "the norm reads the sum in f32, not in bf16 as in the report: one kernel takes 0.64 of "
+    "the time of two because it moves 0.64 of the bytes",
     ("FC-013", "must_materialize"): "the source is computed at the one index it is stored to, not at all 26: 8.9 us in "
     "one kernel, 13.0 us with the source written first",
     ("FC-017", "must_materialize"): "all four norms share one row kernel, so the sums stay on chip and are never read: "
@@ -120,10 +122,11 @@ def test_groups_write_what_is_used_outside(case, values):
     assert set(wanted) & set(parsed(case).outputs) <= written
 
 
-@pytest.mark.parametrize(("case", "limits"), checks("group_limits"))
+SPILLS = [item for item in checks("group_limits") if "spill_bytes" in item.values[1]]  # the rest are the profile's
+
+
+@pytest.mark.parametrize(("case", "limits"), SPILLS)
 def test_no_group_spills_where_the_case_forbids_it(case, limits):
-    if "spill_bytes" not in limits:
-        pytest.skip("its other limits are those of the profile, which every case is checked for")
     assert all(group.spill_bytes <= limits["spill_bytes"] for group in planned(case).groups)
 
 

@@ -77,6 +77,22 @@ def test_weights_of_a_thin_product_are_widened_where_they_are_read(rows):
     assert together(found, "wf", "ws", "y") and len(found.groups) == 1
 
 
+@pytest.mark.xfail(reason="a prologue hides behind the products in the price, in however many tiles", strict=True)
+def test_work_on_an_operand_is_paid_again_by_every_tile_that_reads_it():
+    """FC-020: what scale, bias and ReLU of the left operand add to its product grows with the columns."""
+
+    def added(columns):
+        inputs = ["x: f16[4096,1024]", "s: f16[1024]", "b: f16[1024]", f"w: f16[1024,{columns}]"]
+        ops = ["a = mul(x, s)", "c = add(a, b)", "r = relu(c)", "y = matmul(r, w)"]
+        options = {"implementation": "generated"}
+        fused = plan(graph(inputs, ops, ["y"], ["w"]), "a100", together=(("r", "y"),), **options)
+        bare = plan(graph([inputs[0], inputs[3]], ["y = matmul(x, w)"], ["y"], ["w"]), "a100", **options)
+        return fused.objective_ns - bare.objective_ns
+
+    few, some, many = added(1024), added(4096), added(16384)
+    assert few < some < many
+
+
 @pytest.mark.parametrize(("heads", "size", "fused"), [(16, 64, True), (8, 128, True), (2, 512, False)])
 def test_attention_is_one_kernel_while_its_tiles_fit(heads, size, fused):
     """FC-022 and its contrast."""
@@ -136,10 +152,11 @@ def test_statistics_that_keep_their_axis_make_one_kernel():
     assert len(plan(parse_native(text, "kept", {}, False), "a100").groups) == 1
 
 
-@pytest.mark.parametrize("identity", ["FC-050", "FC-077", "FC-079", "FC-080", "FC-082", "FC-083", "FC-086"])
+@pytest.mark.parametrize("identity", ["FC-050", "FC-077", "FC-079", "FC-080", "FC-082", "FC-083", "FC-085", "FC-086"])
 def test_the_plan_computes_what_the_graph_says(identity):
-    """Cases whose plans gave wrong numbers."""
-    found = validate_plan(plan(CASES[identity].parse(), "a100").to_dict(), "reference")
+    """Cases whose plans gave wrong numbers; FC-085 on fewer rows."""
+    text = CASES[identity].text().replace("4,512,", "2,32,")
+    found = validate_plan(plan(parse_native(text, identity, {}, False), "a100").to_dict(), "reference")
     assert found.ok, found.failure()
 
 

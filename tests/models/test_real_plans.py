@@ -1,15 +1,14 @@
 """Real models are planned with a proof on a data-centre GPU, its predecessor and a mobile NPU, well within a minute."""
 
 from functools import cache
-from pathlib import Path
 
 import pytest
 
 from fusesolve import plan
 from fusesolve.graph import Graph
-from fusesolve.importers.onnx import load_onnx
 from fusesolve.plan import Plan
-from tests.models.fetch import LIGHT_CNNS, REAL_MODELS, FetchError, fetch, light_path
+from tests.models.fetch import LIGHT_CNNS, FetchError
+from tests.models.graphs import load_model
 
 pytestmark = pytest.mark.models
 
@@ -19,13 +18,10 @@ LANGUAGE_AND_SPEECH = ("minilm", "minilm-int8", "pp-ocr-det", "pp-ocr-rec", "pp-
 
 @cache
 def graph_of(name: str) -> Graph:
-    if name in LIGHT_CNNS:
-        return load_onnx(Path(light_path(name)), bind={}, strict=False)
     try:
-        path = fetch(name)
+        return load_model(name)
     except FetchError as error:
         pytest.skip(str(error))
-    return load_onnx(path, bind=REAL_MODELS[name].bind, strict=False)
 
 
 def sources(graph: Graph) -> set[str]:
