@@ -17,10 +17,11 @@ except ImportError:
 LIBRARY = cupy is not None and not SIMULATED
 
 
-def product(left, left_shape, right, right_shape, out, shape):
-    """out = left @ right, on the default stream, which kernels run on too."""
+def product(left, left_shape, right, right_shape, out, shape, turned=(False, False)):
+    """out = left @ right, either operand transposed, on the default stream, which kernels run on too."""
     pairs = (left, left_shape), (right, right_shape), (out, shape)
     left, right, out = (cupy.asarray(a)[: math.prod(extents)].reshape(extents) for a, extents in pairs)
+    left, right = (a.swapaxes(-1, -2) if turn else a for a, turn in zip((left, right), turned))
     cupy.matmul(left, right, out=out)
 
 
@@ -42,21 +43,22 @@ def product_calls(planned: PlannedProgram, group: PlannedKernel) -> list[str]:
     """
     program = planned.program
     argument = {storage: f"a{n}" for n, storage in enumerate((*group.reads, *group.writes))}
+    nodes = [program.graph.nodes[program.operators[member].node] for member in group.members]
+    if any(node.op != "matmul" for node in nodes):
+        raise UnsupportedError(f"a library call that CuPy does not reach ({group.template}): the host computes it")
     lines = []
-    for member in group.members:
-        node = program.graph.nodes[program.operators[member].node]
+    for node in nodes:
         types = _product_types(planned, node)
         values = (*node.reads[:2], node.outputs[0])
-        pairs = (f"{argument[planned.where[value]]}, {kind.shape}" for value, kind in zip(values, types, strict=True))
-        lines.append(f"product({', '.join(pairs)})")
+        pairs = [f"{argument[planned.where[value]]}, {kind.shape}" for value, kind in zip(values, types, strict=True)]
+        turned = (bool(node.attr("transpose_a")), bool(node.attr("transpose_b")))
+        lines.append(f"product({', '.join([*pairs, str(turned)] if any(turned) else pairs)})")
     return lines
 
 
 def _product_types(planned: PlannedProgram, node: Node) -> list[TensorType]:
     """Types of both operands and of the result; UnsupportedError where the library has no such product."""
     graph = planned.graph
-    if node.op != "matmul":
-        raise UnsupportedError(f"a library call that CuPy does not reach ({node.op}): the host computes it")
     types = [graph.type_of(value) for value in (*node.reads[:2], node.outputs[0])]
     kinds = {kind.dtype for kind in types}
     if len(kinds) > 1 or not kinds <= _TYPES:

@@ -54,6 +54,8 @@ class Memory:
 PRODUCTS = {
     "two": (["a: f32[24,40]", "b: f32[40,16]"], "matmul(a, b)", lambda a, b: a @ b),
     "batches of one matrix": (["a: f64[3,8,40]", "b: f64[40,16]"], "matmul(a, b)", lambda a, b: a @ b),
+    "transposed": (["a: f32[40,24]", "b: f32[16,40]"], "matmul(a, b; transpose_a=1, transpose_b=1)",
+                   lambda a, b: a.T @ b.T),
     "itself": (["a: f16[32,32]"], "matmul(a, a)", lambda a: a @ a),
 }
 
@@ -91,11 +93,22 @@ def test_without_the_library_the_host_is_asked(monkeypatch):
     np.testing.assert_array_equal(found, 2 * eye)
 
 
+def test_attention_that_a_library_does_is_left_to_the_host():
+    inputs = ["q: f16[2,64,32]", "k: f16[2,32,64]", "v: f16[2,64,32]"]
+    ops = ["s = matmul(q, k)", "p = softmax(s; axis=2)", "o = matmul(p, v)"]
+    document = {"format": "fusesolve-graph/1", "name": "g", "inputs": inputs, "ops": ops, "outputs": ["o"]}
+    graph = parse_native(json.dumps(document), "g", {}, False)
+    found = plan(graph, "a100", implementation="library", together=(("s", "o"),)).to_dict()
+    assert [group["implementation"] for group in found["groups"]] == ["library"]
+    (reason,) = generate_plan(found)[1].refused.values()
+    assert reason.startswith("a library call that CuPy does not reach (attention)")
+
+
 @pytest.mark.parametrize(
     ("inputs", "op", "why"),
     [
         (["a: bf16[8,8]"], "matmul(a, a)", "products of bf16"),
-        (["x: f32[1,4,8,8]", "w: f32[4,4,3,3]"], "conv2d(x, w; pad=1)", r"\(conv\)"),
+        (["x: f32[1,4,8,8]", "w: f32[4,4,3,3]"], "conv2d(x, w; pad=1)", r"\(contraction\)"),
     ],
 )
 def test_what_the_library_has_no_call_for_says_so(inputs, op, why):
