@@ -1,21 +1,25 @@
 """Predicted against measured kernels on this CPU: bandwidth reached, winners, rank correlation, error.
 
-Calibrates this machine, then runs memory-bound groups of many sizes as CPU kernels; those of 64 MiB of traffic or more
-operator by operator too:
+Runs memory-bound groups of many sizes as CPU kernels, those of 64 MiB of traffic or more operator by operator too, and
+calibrates this machine from probe kernels, none of which is one of the groups:
 
     python benchmarks/bench_cpu.py [--json FILE] [--hw PROFILE]
 
-`--hw` takes a profile that `fusesolve calibrate --device cpu` wrote instead of measuring again. Medians of nine
-repeats or more; anything else that runs on the machine shows in them, and the last line says how much that was. A
-streaming copy is timed right before and after each large kernel: b[i] = a[i] in a parallel loop, bytes read plus bytes
-written (STREAM's copy). Its stores go through the caches; what a copy around them reaches is printed beside it.
+Everything is compiled first and then timed in rounds, with one sample of each probe, kernel and operator in a round: a
+machine that is slower for a while is slower for all of them. Times are medians over the rounds, constants are fitted to
+them, and the last line says how much else ran. `--hw` takes a profile that `fusesolve calibrate --device cpu` wrote in
+place of the run's own. A streaming copy is timed in the rounds too: b[i] = a[i] in a parallel loop, bytes read plus
+bytes written (STREAM's copy). Its stores go through the caches; a copy around them is printed beside it.
 """
 
 import argparse
 import json
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -24,8 +28,7 @@ from numba import njit, prange
 from fusesolve.candidates.loops import build_nest
 from fusesolve.candidates.pricing import price_workloads
 from fusesolve.candidates.space import inspect_group
-from fusesolve.codegen.cpu.runtime import aligned, timed
-from fusesolve.codegen.cpu.threads import pinned
+from fusesolve.codegen.cpu.runtime import Timing
 from fusesolve.codegen.planned import PlannedKernel, PlannedProgram
 from fusesolve.cost.table import PriceOptions
 from fusesolve.graph import Graph
@@ -33,8 +36,8 @@ from fusesolve.hardware import HardwareProfile
 from fusesolve.hardware_yaml import load_profile, profile_from_definition
 from fusesolve.importers.native import parse_native
 from fusesolve.metrics import measure_errors
-from fusesolve.study.machine import calibrate_cpu
-from fusesolve.validate.cpu import measure_groups
+from fusesolve.study.machine import calibrate_beside
+from fusesolve.validate.cpu import Arrays, BoundGroup, bind_group
 from fusesolve.validate.parts import one_kernel, split_group
 
 LARGE = 64 << 20  # bytes of traffic from which the bandwidth is judged
@@ -82,45 +85,53 @@ def predicted(planned: PlannedProgram, kernels: tuple[PlannedKernel, ...], profi
     return float(prices.latency.sum())
 
 
-class Streams:
-    """A streaming copy between two arrays that are in place."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A group of the benchmark in place."""
 
-    def __init__(self) -> None:
-        kind = np.dtype(np.float32)
-        self.arrays = aligned(STREAM, kind), aligned(STREAM, kind)
-        self.copy()
+    family: str
+    rows: int
+    cols: int
+    planned: PlannedProgram
+    bound: BoundGroup
 
-    def copy(self) -> float:
-        """Bytes/s of STREAM's copy, read plus written."""
-        with pinned():
-            return 2 * 4 * STREAM / timed(lambda: stream_copy(*self.arrays), repeats=5).median
+    def row(self, profile: HardwareProfile, times: Sequence[Timing], stream: float) -> dict[str, object]:
+        """The row of the table; `stream`: bytes/s of the streaming copy."""
+        kernel, size = self.planned.kernels[0], moved(self.planned)
+        found, parts = self.bound.measured(times), split_group(self.planned, kernel, 1)
+        return {
+            "family": self.family, "rows": self.rows, "cols": self.cols, "bytes": size, "operators": len(parts),
+            "predicted_us": 1e6 * predicted(self.planned, (kernel,), profile),
+            "measured_us": 1e6 * found.fused.median, "p20_us": 1e6 * found.fused.p20, "p80_us": 1e6 * found.fused.p80,
+            "samples_us": list(map(microseconds, found.fused.samples)),
+            "apart_predicted_us": 1e6 * predicted(self.planned, parts, profile),
+            "apart_us": None if found.unfused is None else 1e6 * found.unfused,
+            "stream": stream if size >= LARGE else None,
+        }  # fmt: skip
 
-    @staticmethod
-    def around() -> float:
-        """Bytes/s of the emitter's copy of the same size, whose stores go around the caches."""
-        planned, _ = one_kernel(graph_of([f"x: f32[{STREAM}]"], ["y = copy(x)"]))
-        return 2 * 4 * STREAM / measure_groups(planned)[0].fused.median
 
-
-def rows(profile: HardwareProfile, streams: Streams) -> Iterator[dict[str, object]]:
-    """One row a family and size."""
+def cases(arrays: Arrays) -> Iterator[Case]:
+    """One case a family and size."""
     for family, (inputs, ops) in FAMILIES.items():
         for r, c in SIZES:
             planned, _ = one_kernel(graph_of([item.format(r=r, c=c) for item in inputs], ops))
-            kernel, storage = planned.kernels[0], planned.program.storage
-            moved = sum(storage[s].type.size * 4 for s in (*kernel.reads, *kernel.writes))
-            large = moved >= LARGE
-            parts = split_group(planned, kernel, 1)
-            before = streams.copy() if large else None
-            found = measure_groups(planned, apart=large)[0]
-            yield {
-                "family": family, "rows": r, "cols": c, "bytes": moved, "operators": len(parts),
-                "predicted_us": 1e6 * predicted(planned, (kernel,), profile), "measured_us": 1e6 * found.fused.median,
-                "p20_us": 1e6 * found.fused.p20, "p80_us": 1e6 * found.fused.p80,
-                "apart_predicted_us": 1e6 * predicted(planned, parts, profile),
-                "apart_us": None if found.unfused is None else 1e6 * found.unfused,
-                "stream": None if before is None else (before + streams.copy()) / 2,
-            }  # fmt: skip
+            bound = bind_group(planned, planned.kernels[0], arrays, apart=moved(planned) >= LARGE)
+            yield Case(family=family, rows=r, cols=c, planned=planned, bound=bound)
+
+
+def moved(planned: PlannedProgram) -> int:
+    """Bytes that a plan's first kernel reads and writes."""
+    kernel, storage = planned.kernels[0], planned.program.storage
+    return sum(storage[s].type.size * 4 for s in (*kernel.reads, *kernel.writes))
+
+
+def stream_calls(arrays: Arrays) -> list[Callable[[], object]]:
+    """STREAM's copy of `STREAM` numbers, and the emitter's, whose stores go around the caches."""
+    planned, _ = one_kernel(graph_of([f"x: f32[{STREAM}]"], ["y = copy(x)"]))
+    kernel = planned.kernels[0]
+    held = arrays.of(planned, [kernel])
+    bound = bind_group(planned, kernel, arrays, apart=False)
+    return [partial(stream_copy, held[kernel.reads[0]], held[kernel.writes[0]]), bound.calls[0]]
 
 
 @njit(parallel=True)
@@ -128,6 +139,11 @@ def stream_copy(a: np.ndarray, b: np.ndarray) -> None:
     """STREAM's copy."""
     for i in prange(a.size):
         b[i] = a[i]
+
+
+def microseconds(seconds: float) -> float:
+    """To the nanosecond."""
+    return round(1e6 * seconds, 3)
 
 
 def others_share(before: tuple[float, float] | None = None) -> tuple[float, float]:
@@ -178,33 +194,37 @@ def main() -> None:
     options.add_argument("--hw")
     chosen = options.parse_args()
     start = others_share()
-    definition = None if chosen.hw else calibrate_cpu(print)
-    profile = load_profile(chosen.hw) if chosen.hw else profile_from_definition(definition, "this CPU")
-    streams = Streams()
-    around = streams.around()
-    print(f"streaming copy: {streams.copy() / 1e9:.3g} GB/s, around the caches {around / 1e9:.3g} GB/s\n")
+    arrays = Arrays()
+    kernels, streams = list(cases(arrays)), stream_calls(arrays)
+    calls = [*streams, *(call for case in kernels for call in case.bound.calls)]
+    found = calibrate_beside(calls, arrays, print)
+    profile = load_profile(chosen.hw) if chosen.hw else profile_from_definition(found.definition, "this CPU")
+    stream, around = (2 * 4 * STREAM / item.median for item in found.beside[:2])
+    print(f"streaming copy: {stream / 1e9:.3g} GB/s, around the caches {around / 1e9:.3g} GB/s\n")
     print(f"{'family':14s} {'size':>11s} {'predicted':>10s} {'measured':>10s} {'error':>6s} {'GB/s':>6s} {'gain':>11s}")
-    found = []
-    for row in rows(profile, streams):
-        found.append(row)
+    table, left = [], iter(found.beside[2:])
+    for case in kernels:
+        row = case.row(profile, list(islice(left, len(case.bound.calls))), stream)
+        table.append(row)
         print_row(row)
-    errors = measure_errors(*np.array([(row["predicted_us"], row["measured_us"]) for row in found]).T)
-    right = winners(found)
+    errors = measure_errors(*np.array([(row["predicted_us"], row["measured_us"]) for row in table]).T)
+    right = winners(table)
     print(
-        f"\n{len(found)} kernels: rank correlation {errors.spearman:.3f}, median error {100 * errors.median_ape:.1f} %"
+        f"\n{len(table)} kernels: rank correlation {errors.spearman:.3f}, median error {100 * errors.median_ape:.1f} %"
     )
     print(f"winner between fused and apart right on {sum(right)} of {len(right)}")
     print("by family: predicted over measured (median; lowest to highest); from 64 MiB on the share of the")
-    print("streaming copy beside each, and of a copy around the caches:")
+    print("streaming copy, and of a copy around the caches:")
     for family in FAMILIES:
-        print(family_line(family, [row for row in found if row["family"] == family], around))
+        print(family_line(family, [row for row in table if row["family"] == family], around))
     others, whole = others_share(start)
     print(f"other processes had {100 * others / whole:.1f} % of the processor time of this run")
     if chosen.json is not None:
         document = {
             "cpu": platform.processor(), "around_bytes_per_s": around, "spearman": errors.spearman,
             "median_ape": errors.median_ape, "others": others / whole, "winners_right": sum(right),
-            "winners": len(right), "rows": found, "profile": profile.definition,
+            "probes_us": {name: list(map(microseconds, item.timing.samples)) for name, item in found.probes.items()},
+            "winners": len(right), "rows": table, "profile": profile.definition,
         }  # fmt: skip
         chosen.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 

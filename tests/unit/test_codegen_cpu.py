@@ -16,7 +16,7 @@ from fusesolve.codegen.cpu.runtime import CpuKernelError, CpuRunner, aligned, ti
 from fusesolve.codegen.cpu.threads import pinned
 from fusesolve.importers.native import parse_native
 from fusesolve.reference import random_feeds
-from fusesolve.validate.cpu import CpuKernels
+from fusesolve.validate.cpu import Arrays, CpuKernels
 from fusesolve.validate.ladder import compare, passed, validate_plan
 from fusesolve.validate.parts import one_kernel, split_group
 
@@ -225,11 +225,27 @@ def test_each_thread_has_a_core_while_kernels_are_timed():
     assert os.sched_getaffinity(0) == allowed
 
 
-def test_times_are_ordered():
-    calls = []
-    found = timed(lambda: calls.append(1), repeats=5)
-    assert len(calls) > 5
-    assert 0 <= found.best <= found.p20 <= found.median <= found.p80
+def test_calls_are_timed_in_turn():
+    """Each has a sample in every round, and its times are ordered."""
+    turns = []
+    found = timed([lambda: turns.append("a"), lambda: turns.append("b")], rounds=3)
+    changes = [name for n, name in enumerate(turns) if n == 0 or turns[n - 1] != name]
+    assert changes == ["a", "b"] * 4  # once to see how long they take, then three rounds
+    for times in found:
+        assert len(times.samples) == 3
+        assert 0 < times.best <= times.p20 <= times.median <= times.p80
+
+
+def test_groups_that_are_timed_in_turn_share_arrays():
+    """What a group reads from outside is not what another writes; within a group no two are one."""
+    arrays = Arrays()
+    planned = whole(["x: f32[64]", "z: f32[64]"], ["a = add(x, z)", "y = relu(a)"], ["y"])
+    first = arrays.of(planned, planned.kernels)
+    assert len({id(a) for a in first.values()}) == 3
+    other = whole(["x: f32[64]"], ["y = exp(x)"], ["y"])
+    found = arrays.of(other, other.kernels)
+    assert {id(a) for a in found.values()} < {id(a) for a in first.values()}
+    assert id(found[other.kernels[0].writes[0]]) == id(first[planned.kernels[0].writes[0]])
 
 
 def test_the_step_gives_verdicts_and_times_through_the_ladder():

@@ -54,6 +54,20 @@ def pick(context, condition, yes, no):
     return yes(types.boolean, yes, no), lambda ctx, builder, sig, args: builder.select(*args)
 
 
+@intrinsic
+def hidden(context, count):
+    """A number of turns that the compiler does not see.
+
+    It makes one vector of partial results of a sum that it sees to be short, and each then waits for the one before.
+    """
+
+    def generate(ctx, builder, sig, args):
+        kind = args[0].type
+        return builder.asm(ir.FunctionType(kind, [kind]), "", "=r,0", [args[0]], False)
+
+    return types.int64(types.int64), generate
+
+
 @njit(error_model="numpy", fastmath={"reassoc", "contract"})
 def sum_any(a, b):
     """a + b in a sum whose order is free: a loop of them becomes one of vectors."""

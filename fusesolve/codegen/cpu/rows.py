@@ -146,7 +146,9 @@ class _Rows:
             for run in self.runs[:-1]:
                 open_.enter_context(counted_loop(source, run))
             if self.runs:
-                open_.enter_context(vector_loop(source, self.runs[-1], stores=bool(stores), ahead=self._ahead(stores)))
+                run, ahead = self.runs[-1], self._ahead(stores)
+                end = f"hidden(i64({run.extent}))" if folds and not ahead else None
+                open_.enter_context(vector_loop(source, run, high=end, stores=bool(stores), ahead=ahead))
             else:
                 open_.enter_context(source.block("for c in range(1):"))
             source.element_depth = source.depth

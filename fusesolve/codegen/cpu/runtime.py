@@ -5,7 +5,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -23,23 +23,40 @@ if TYPE_CHECKING:
     Array: TypeAlias = NDArray[Any]
 
 LINE = 64  # bytes of a cache line
-REPEATS = 9
-SHORT_S = 0.02  # seconds of repeats that a short call takes at least
-ENOUGH_S = 0.1  # seconds of repeats after which no more are made
+ROUNDS = 15
+SAMPLE_S = 1e-3  # seconds that the calls of one sample take together, at least one call
+WARM_S = 2e-4  # seconds of calls before a sample: data and threads are then where repeated calls find them
 
 
 class CpuKernelError(ValidationError):
     """A kernel that Numba refuses to compile; the message ends with what it said."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds of one call over the repeats: the least, the median, and the 20th and 80th percentile."""
+    """Seconds of one call, a sample a round (two or more)."""
 
-    best: float
-    median: float
-    p20: float
-    p80: float
+    samples: tuple[float, ...]
+
+    @property
+    def best(self) -> float:
+        """The least sample."""
+        return min(self.samples)
+
+    @property
+    def median(self) -> float:
+        """The median sample: what predictions are compared with, and what constants are measured from."""
+        return statistics.median(self.samples)
+
+    @property
+    def p20(self) -> float:
+        """The 20th percentile."""
+        return statistics.quantiles(self.samples, n=5, method="inclusive")[0]
+
+    @property
+    def p80(self) -> float:
+        """The 80th percentile."""
+        return statistics.quantiles(self.samples, n=5, method="inclusive")[3]
 
 
 class CpuRunner:
@@ -59,12 +76,10 @@ class CpuRunner:
             lines = [item.strip() for item in str(error).splitlines() if item.strip()]
             raise CpuKernelError(f"{type(error).__name__}: {lines[0] if lines else ''}") from error
 
-    def time(self, group: int, reads: "Sequence[Array]", writes: "Sequence[Array]") -> Timing:
-        """Seconds of a group after a warm-up call, a thread on every core."""
+    def bound(self, group: int, reads: "Sequence[Array]", writes: "Sequence[Array]") -> Callable[[], object]:
+        """The group as a call on these arrays, compiled. CpuKernelError where Numba refuses it."""
         self.run(group, reads, writes)
-        arrays = [_bits(array) for array in (*reads, *writes)]
-        with pinned():
-            return timed(lambda: self.groups[group](*arrays))
+        return partial(self.groups[group], *map(_bits, reads), *map(_bits, writes))
 
 
 def _bits(array: "Array") -> "Array":
@@ -82,24 +97,33 @@ def aligned(size: int, kind: "DType[Any]", fill: int = 0) -> "Array":
     return raw[-raw.ctypes.data % LINE :][: size * kind.itemsize].view(kind)
 
 
-def timed(call: Callable[[], object], repeats: int = REPEATS) -> Timing:
-    """Seconds of a call: at least three repeats, `repeats` and more where they are fast.
+def timed(calls: Sequence[Callable[[], object]], rounds: int = ROUNDS) -> list[Timing]:
+    """Seconds of each call, in `rounds` (two or more) rounds through all of them, a thread on every core.
 
-    Short calls are timed in batches, for `SHORT_S` together.
+    A machine that is slower for a while, as shared ones are, is slower for all of them. A round takes one sample of a
+    call: the mean over `SAMPLE_S` of calls in a row, after others that do not count.
     """
+    with pinned():
+        once = [_sample(call, 2, 1) for call in calls]
+        found: list[list[float]] = [[] for _ in calls]
+        for _ in range(rounds):
+            for call, each, samples in zip(calls, once, found, strict=True):
+                samples.append(_sample(call, _calls(WARM_S, each), _calls(SAMPLE_S, each)))
+    return [Timing(tuple(samples)) for samples in found]
+
+
+def _calls(seconds: float, each: float) -> int:
+    return max(1, min(1000, int(seconds / each)))
+
+
+def _sample(call: Callable[[], object], warm: int, count: int) -> float:
+    """Seconds of a call, the mean of `count` after `warm` others."""
+    for _ in range(warm):
+        call()
     start = time.perf_counter()
-    call()
-    once = max(time.perf_counter() - start, 1e-9)
-    batch = max(1, min(1000, int(2e-4 / once)))
-    found: list[float] = []
-    began = time.perf_counter()
-    while len(found) < 3 or (time.perf_counter() - began < (SHORT_S if len(found) >= repeats else ENOUGH_S * repeats)):
-        start = time.perf_counter()
-        for _ in range(batch):
-            call()
-        found.append((time.perf_counter() - start) / batch)
-    low, high = (statistics.quantiles(found, n=5)[k] for k in (0, 3))
-    return Timing(best=min(found), median=statistics.median(found), p20=low, p80=high)
+    for _ in range(count):
+        call()
+    return max((time.perf_counter() - start) / count, 1e-9)
 
 
 def _load(text: str) -> ModuleType:
