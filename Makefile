@@ -17,7 +17,7 @@ plan: $(VENV)/.installed ## Plan the bundled transformer block for an H100 and s
 	$(BIN)/fusesolve plan --hw h100.yaml
 
 test: $(VENV)/.installed-dev ## Run every test (TESTS=tests/unit narrows it, JOBS=4 runs wider)
-	$(BIN)/python -m pytest -q -n $(JOBS) $(TESTS)
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal $(TESTS)
 
 lint: $(VENV)/.installed-dev ## Check style with ruff
 	$(BIN)/python -m ruff check .
