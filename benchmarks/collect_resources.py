@@ -5,7 +5,8 @@
 
 GRAPH: a bundled graph, a file, or a name of tests/models/fetch.py. Each is planned; compiled are groups of the plan
 with the tilings that were priced, packs and their parts, the same groups with another tiling, and other groups of the
-space, all drawn by a fixed seed. `--menu`: the widest contraction of each graph in every tile instead (what the table
+space, all drawn by a fixed seed; each for as many registers as the compiler likes, which is what is predicted first.
+`--menu`: the widest contraction or attention of each graph in every tile instead (what the table
 of tiles starts from). No GPU is needed; the extra cuda is.
 """
 
@@ -78,7 +79,7 @@ class Drawer:
         for family in self._families(kernel):
             for place in range(family.width):
                 tiling = {name: int(column[0, place]) for name, column in family.tilings.items()}
-                if tiling["split"] in (1, SPLIT):
+                if tiling["split"] in (1, SPLIT) and tiling.get("mode", 0) <= 1:  # not whole rows: few groups need them
                     tiling |= {"tile_k": 8, "stages": 2}
                     yield kernel, Source(kernel.members, kernel.writes, tuple(sorted(tiling.items())), ()), "menu"
 
@@ -151,8 +152,8 @@ def _planned(planning: Planning, number: int, kernel: Kernel, source: Source) ->
     whole = PlannedKernel(
         id=number, nodes=tuple(program.graph.nodes[program.operators[m].node].op for m in kernel.members),
         members=kernel.members, reads=kernel.reads, writes=kernel.writes,
-        template=space.templates[kernel.unique].value, implementation="generated", tiling=dict(source.tiling),
-        predicted={},
+        template=space.templates[kernel.unique].value, implementation="generated",
+        tiling={name: value for name, value in source.tiling if name != "max_registers"}, predicted={},
     )  # fmt: skip
     return replace(whole, parts=tuple(part_of(program, whole, m, dict(t)) for m, t in source.parts))
 

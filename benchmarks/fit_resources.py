@@ -10,7 +10,7 @@ with what was compiled; graphs that are versions of one model are left out toget
 import argparse
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -20,11 +20,13 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares, nnls
 
 from fusesolve.cost.gpu import features, gemm_features
+from fusesolve.cost.gpu.attention import HELD_CODE, HELD_REGISTERS
 from fusesolve.cost.gpu.features import Features, Fit, plateau
 from fusesolve.cost.gpu.fitted import FITTED, TILES
 from fusesolve.cost.gpu.gemm_features import UNKNOWN_TILE
 from fusesolve.cost.gpu.layout import gemm_threads
 from fusesolve.cost.gpu.packed import LOOK_UP_CODE
+from fusesolve.cost.gpu.terms import register_bound
 from fusesolve.cost.gpu_occupancy import blocks_per_unit
 from fusesolve.cost.table import FIELDS
 from fusesolve.group import Template
@@ -36,7 +38,11 @@ Row: TypeAlias = Mapping[str, Any]
 Table: TypeAlias = dict[tuple[int, int], tuple[float, float]]
 NEAR, SHARE, CODE_SHARE = 4.0, 0.15, 0.30  # registers within 4 or 15 %, code within 30 %
 FAMILIES = ("point", "row", "fma", "tensor", "attention", "flash")
+UNFITTED = ("held", "packed")  # constants, and what their parts take
 BENT = ("point", "row")
+# Attention in f32 takes 96 or 128 registers for heads of 32, whatever the tile: it is compiled for the fewer.
+UNDER: Mapping[str, float] = {"attention": 0.3}
+COUNTS = 4  # a kernel that a plan chooses, beside one of others
 LEAST_ROWS = 50  # a family with fewer rows keeps the weights that it has
 TILE_ROUNDS = 3  # the table of tiles and the weights beside it are fitted in turn
 TILE_PRIOR = 1.0  # rows that a tile's own number weighs against the one it starts from
@@ -45,13 +51,15 @@ TARGET = Path(__file__).parents[1] / "fusesolve" / "cost" / "gpu" / "fitted.py"
 
 
 def family_of(row: Row) -> str:
-    """point, row, fma, tensor, attention, flash (attention on the tensor pipe) or packed."""
+    """point, row, fma, tensor, attention, flash (attention on the tensor pipe), held (rows of it) or packed."""
     template = Template(row["workload"]["template"])
     if template in (Template.POINTWISE, Template.MOVEMENT):
         return "point"
     if template in (Template.ROW, Template.REDUCTION):
         return "row"
     if template is Template.ATTENTION:
+        if row["tiling"].get("mode", 0) > 1:
+            return "held"
         return "flash" if row["workload"]["operand_bytes"] == 2 and row["workload"]["tensor_rate"] >= 0 else "attention"
     if template is Template.PACKED:
         return "packed"
@@ -129,8 +137,11 @@ def sample(family: str, rows: Sequence[Row], table: Table) -> Sample:
     )  # fmt: skip
 
 
-def fit_registers(columns: Mapping[str, Array], wanted: Array, *, bent: bool) -> Fit:
-    """Robust least squares in units of what counts as near; the knee is fitted with the weights."""
+def fit_registers(columns: Mapping[str, Array], wanted: Array, *, bent: bool, under: float = 1.0) -> Fit:
+    """Robust least squares in units of what counts as near; the knee is fitted with the weights.
+
+    `under`: weight of a prediction below what the compiler likes to take, beside 1 of one above it.
+    """
     columns = {name: column for name, column in columns.items() if column.any()}
     matrix, scale = np.stack(list(columns.values()), axis=1), 1.0 / np.maximum(NEAR, SHARE * wanted)
     ridge = 0.3 * np.sqrt((matrix**2).mean(axis=0)) * np.median(scale)
@@ -140,7 +151,8 @@ def fit_registers(columns: Mapping[str, Array], wanted: Array, *, bent: bool) ->
         return plateau(matrix @ numbers[:-1], float(numbers[-1])) if bent else matrix @ numbers[:-1]
 
     def misses(numbers: Array) -> Array:
-        return np.concatenate(((predicted(numbers) - wanted) * scale, ridge * numbers[:-1]))
+        over = (predicted(numbers) - wanted) * scale
+        return np.concatenate((np.where(over > 0.0, over, under * over), ridge * numbers[:-1]))
 
     start = np.linalg.lstsq(
         np.vstack((matrix * scale[:, None], np.diag(ridge))), np.append(wanted * scale, 0.0 * ridge), rcond=None
@@ -169,14 +181,17 @@ def fit_code(columns: Mapping[str, Array], wanted: Array) -> Fit:
 
 
 def fit_family(family: str, rows: Sequence[Row]) -> Model:
-    """Both fits of a family; on the FMA pipe the table of tiles and the weights in turn."""
-    table = first_table(rows) if family == "fma" else {}
+    """Both fits of a family, where what plans choose counts more; on the FMA pipe the table and the weights in turn."""
+    table, count = first_table(rows) if family == "fma" else {}, len(rows)
+    rows = [row for row in rows for _ in range(COUNTS if row["kind"] == "chosen" else 1)]
     for left in reversed(range(TILE_ROUNDS if family == "fma" else 1)):
         data = sample(family, rows, table)
-        fitted = fit_registers(data.registers, data.wanted_registers, bent=family in BENT)
+        under = UNDER.get(family, 1.0)
+        fitted = fit_registers(data.registers, data.wanted_registers, bent=family in BENT, under=under)
         if left:
             table = better_table(rows, table, data, fitted)
-    return Model(registers=fitted, code=fit_code(data.code, data.wanted_code), table=table)
+    code = fit_code(data.code, data.wanted_code)
+    return Model(registers=replace(fitted, rows=count), code=replace(code, rows=count), table=table)
 
 
 def first_table(rows: Sequence[Row]) -> Table:
@@ -218,7 +233,7 @@ def predicted(family: str, rows: Sequence[Row], model: Model) -> tuple[Array, Ar
     demand = np.asarray(model.registers.of(data.registers)) + 0.0 * data.wanted_code
     registers = np.ceil(np.maximum(bounded(rows, demand) if family == "fma" else demand, 8.0))
     code = np.ceil(np.maximum(np.asarray(model.code.of(data.code)), 384.0) / 128.0) * 128.0
-    return np.minimum(registers, most_registers(rows)), code
+    return np.minimum(np.minimum(registers, register_bound(registers)), most_registers(rows)), code
 
 
 def bounded(rows: Sequence[Row], demand: Array) -> Array:
@@ -277,12 +292,15 @@ def packed(rows: Sequence[Row], models: Mapping[str, Model]) -> tuple[Array, Arr
 def judge(rows: Sequence[Row], models: Mapping[str, Model]) -> Array:
     """`agreement` of rows of all families."""
     found = np.zeros((len(rows), 3))
-    for family in (*FAMILIES, "packed"):
+    for family in (*FAMILIES, *UNFITTED):
         here = [n for n, row in enumerate(rows) if family_of(row) == family]
         own = [rows[n] for n in here]
-        if own:
-            numbers = packed(own, models) if family == "packed" else predicted(family, own, models[family])
-            found[here] = agreement(own, *numbers)
+        if family == "packed" and own:
+            found[here] = agreement(own, *packed(own, models))
+        elif family == "held" and own:
+            found[here] = agreement(own, np.full(len(own), HELD_REGISTERS), np.full(len(own), HELD_CODE))
+        elif own:
+            found[here] = agreement(own, *predicted(family, own, models[family]))
     return found
 
 
@@ -321,7 +339,7 @@ def print_table(rows: Sequence[Row], columns: Mapping[str, Array]) -> None:
     real = [row["kind"] != "menu" for row in rows]
     chosen = [row["kind"] == "chosen" for row in rows]
     for title, among in (("", real), ("chosen: ", chosen)):
-        for family in (*FAMILIES, "packed", "all"):
+        for family in (*FAMILIES, *UNFITTED, "all"):
             here = np.array([ok and family in ("all", family_of(row)) for ok, row in zip(among, rows, strict=True)])
             if here.any():
                 shares = [", ".join(f"{share:.0%}" for share in part[here].mean(axis=0)) for part in columns.values()]

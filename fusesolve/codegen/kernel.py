@@ -48,6 +48,7 @@ class EmittedKernel:
     tensor_waits: tuple[int, ...] = ()
     parts: tuple["EmittedKernel", ...] = ()
     vectors: bool = False  # whether it loads or stores vectors
+    registers: int = 0  # of a thread that it is compiled for at most; 0: as many as the compiler likes
 
     def text(self, name: str) -> str:
         """The function's source with its decorator, behind those of its parts."""
@@ -56,7 +57,8 @@ class EmittedKernel:
             for n, item in enumerate(self.parts)
         ]
         body = (line.replace("PART", name) for line in self.body) if self.parts else self.body
-        return "\n".join((*made, "@cuda.jit", f"def {name}({', '.join(self.names)}):", *body)) + "\n"
+        decorator = f"@bounded({self.registers})" if self.registers else "@cuda.jit"
+        return "\n".join((*made, decorator, f"def {name}({', '.join(self.names)}):", *body)) + "\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from fusesolve.candidates.program import Program
 from fusesolve.codegen.kernel import EmittedKernel, Workspace
 from fusesolve.codegen.library import PREAMBLE_LIBRARY, REASON, product_calls
 from fusesolve.codegen.planned import PlannedKernel, PlannedProgram
-from fusesolve.codegen.preamble import PREAMBLE, PREAMBLE_BF16, PREAMBLE_VECTORS
+from fusesolve.codegen.preamble import PREAMBLE, PREAMBLE_BF16, PREAMBLE_BOUNDED, PREAMBLE_VECTORS
 from fusesolve.codegen.scalars import UnsupportedError
 from fusesolve.codegen.templates import emit_group
 from fusesolve.codegen.tensor_source import tensor_preamble
@@ -89,6 +89,7 @@ class _File:
         return [
             f'"""Kernels of a plan, written by fusesolve {__version__}. run(inputs) executes the plan."""\n',
             PREAMBLE + (PREAMBLE_BF16 if DType.BF16 in types else ""),
+            *([PREAMBLE_BOUNDED] if any(item.registers for item in emitted) else []),
             *([PREAMBLE_VECTORS] if any(item.vectors for item in emitted) else []),
             *([tensor_preamble(tiles, waits)] if tiles else []),
             *([PREAMBLE_LIBRARY] if self.calls else []),

@@ -1,6 +1,6 @@
 """The fixed head of every generated file: types, functions by one name on device and in the simulator, launching."""
 
-PREAMBLE = '''\
+PREAMBLE = """\
 import math
 
 import numpy as np
@@ -46,9 +46,15 @@ else:
     floor64, ceil64, rint64, trunc64 = libdevice.floor, libdevice.ceil, libdevice.rint, libdevice.trunc
     rsqrt32, rsqrt64 = libdevice.rsqrtf, libdevice.rsqrt
     device_part = cuda.jit(device=True, inline="always")  # a kernel that shares its launch with others
+"""
+
+PREAMBLE_BOUNDED = '''
+def bounded(registers):
+    """The decorator of a kernel that is compiled for at most so many registers of a thread, as it was priced."""
+    return cuda.jit if SIMULATED else cuda.jit(max_registers=registers)
 '''
 
-PREAMBLE_BF16 = '''
+PREAMBLE_BF16 = """
 if SIMULATED:
     from ml_dtypes import bfloat16 as bf16
 
@@ -61,7 +67,7 @@ else:
     from numba.cuda.types import bfloat16 as bf16
 
     float_bits, bits_float = libdevice.float_as_int, libdevice.int_as_float
-'''
+"""
 
 PREAMBLE_VECTORS = '''
 if SIMULATED:

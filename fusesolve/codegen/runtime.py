@@ -174,12 +174,14 @@ class Compiler(_Tool):
 
     what, verb = "the CUDA compiler", "compile"
 
-    def compile(self, name: str, types: Sequence[str], capability: tuple[int, int]) -> Compiled:
+    def compile(self, name: str, types: Sequence[str], capability: tuple[int, int], registers: int = 0) -> Compiled:
         """The kernel function `name` for one-dimensional arrays of the element types, for a compute capability.
+
+        `registers`: of a thread, at most; 0: as many as the compiler likes.
 
         KernelError where the compiler refuses it.
         """
-        request = {"name": name, "types": list(types), "capability": list(capability)}
+        request = {"name": name, "types": list(types), "capability": list(capability), "registers": registers}
         answer = json.loads(self._child.ask(json.dumps(request)))
         if "error" in answer:
             raise KernelError(str(answer["error"]))
@@ -250,14 +252,16 @@ def compile_kernels(path: Path, requests: IO[str]) -> None:
         request = json.loads(line)
         function = getattr(module, request["name"]).py_func
         try:
-            answer: dict[str, Any] = _compile(function, request["types"], tuple(request["capability"]))
+            answer: dict[str, Any] = _compile(
+                function, request["types"], tuple(request["capability"]), request["registers"] or None
+            )
         except (refusal, TypeError, ValueError, RuntimeError, NotImplementedError) as error:
             lines = [item.strip() for item in str(error).splitlines() if item.strip()]
             answer = {"error": f"{type(error).__name__}: {lines[0] if lines else ''}"}
         os.write(1, (json.dumps(answer) + "\n").encode())
 
 
-def _compile(function: Any, kinds: Sequence[str], capability: tuple[int, int]) -> dict[str, int]:
+def _compile(function: Any, kinds: Sequence[str], capability: tuple[int, int], registers: int | None) -> dict[str, int]:
     """PTX-level code by Numba, then a cubin by the linker of the CUDA wheels; resources from the linker's log."""
     cuda, core = importlib.import_module("numba.cuda"), importlib.import_module("cuda.core")
     types = importlib.import_module("numba").types
@@ -266,8 +270,9 @@ def _compile(function: Any, kinds: Sequence[str], capability: tuple[int, int]) -
     parts = made if isinstance(made, list) else [made]
     objects = [core.ObjectCode.from_ltoir(part) if isinstance(part, bytes) else part for part in parts]
     options = core.LinkerOptions(
-        arch=f"sm_{capability[0]}{capability[1]}", link_time_optimization=True, ptxas_options=["-v"], verbose=True
-    )
+        arch=f"sm_{capability[0]}{capability[1]}", link_time_optimization=True, ptxas_options=["-v"], verbose=True,
+        max_register_count=registers,
+    )  # fmt: skip
     linker = core.Linker(*objects, options=options)
     cubin = linker.link("cubin").code
     return {**_read_log(linker.get_info_log()), "code": text_bytes(bytes(cubin))}

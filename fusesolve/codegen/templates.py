@@ -1,6 +1,7 @@
 """Which template writes which group: one row per template, and the nest that they all start from."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from fusesolve.candidates.program import Program
 from fusesolve.codegen.contraction import Gemm, head_at
@@ -51,7 +52,22 @@ EMITTERS: Mapping[Template, Callable[[Task], tuple[EmittedKernel, ...]]] = {
 
 
 def emit_group(program: Program, kernel: PlannedKernel) -> tuple[EmittedKernel, ...]:
-    """The kernels of a group (two where it is split); UnsupportedError with the reason where none is written."""
+    """The kernels of a group (two where it is split); UnsupportedError with the reason where none is written.
+
+    The first one is compiled for the registers that it was priced with, where it is the kernel that was priced.
+    """
+    main, *rest = _emit_whole(program, kernel)
+    limit = kernel.tiling.get("max_registers", 0) if _as_priced(kernel, main) else 0
+    return (replace(main, registers=limit), *rest)
+
+
+def _as_priced(kernel: PlannedKernel, main: EmittedKernel) -> bool:
+    """Whether no contraction that was priced on the tensor pipe is on the FMA pipe, as types without source are."""
+    tensor = sum(part.tiling.get("tile_k", 0) > FMA_STEP for part in (kernel, *kernel.parts))
+    return not tensor or sum(bool(part.tensor_tiles) for part in main.parts or (main,)) >= tensor
+
+
+def _emit_whole(program: Program, kernel: PlannedKernel) -> tuple[EmittedKernel, ...]:
     if kernel.template != Template.PACKED:
         return emit_by(EMITTERS, program, kernel)
     if not kernel.parts:

@@ -144,5 +144,6 @@ def _compiled_columns(
 
 
 def _tiling(family: Family, res: Mapping[str, Array]) -> Columns:
-    """The columns of a tiling: those that are swept, and those that follow from the row (a depth, stages)."""
-    return {**{name: res[name] for name in DERIVED if name in res}, **family.tilings}
+    """The columns of a tiling: those that are swept, and those that follow from the row (a depth, stages, a limit)."""
+    derived = [name for name in DERIVED if name in res and not (family.library and name == "max_registers")]
+    return {**{name: res[name] for name in derived}, **family.tilings}

@@ -22,9 +22,11 @@ FIELDS: tuple[str, ...] = tuple(item.name for item in fields(Workload))
 
 TILING: tuple[str, ...] = (
     "threads", "per_thread", "lanes", "rows", "mode", "split", "tile_m", "tile_n", "tile_k", "stages", "tiles",
+    "max_registers",
 )  # fmt: skip
 COMPILED: tuple[str, ...] = ("registers", "shared_bytes", "code_bytes", "spill_bytes")  # what the compiler decides
-DERIVED: tuple[str, ...] = ("tile_k", "stages")  # not swept: they follow from the row, `evaluate` gives them
+# Not swept: they follow from the row, `evaluate` gives them. A generated kernel is compiled for `max_registers`.
+DERIVED: tuple[str, ...] = ("tile_k", "stages", "max_registers")
 RESOURCES: tuple[str, ...] = (
     "registers", "block_registers", "threads", "blocks", "shared_bytes", "spill_bytes", "occupancy", "missing_blocks",
     "code_bytes", "argument_bytes", "barriers", "dram_bytes",

@@ -1,5 +1,6 @@
 """What code generation wrote, as a person reads it: one line a group."""
 
+from fusesolve.codegen.library import REASON
 from fusesolve.codegen.module import GeneratedPlan
 from fusesolve.codegen.planned import PlannedKernel, PlannedProgram
 from fusesolve.report.text import Column, fold, render_table
@@ -15,9 +16,20 @@ def codegen_table(planned: PlannedProgram, made: GeneratedPlan, *, width: int, c
     """The report at most `width` columns wide."""
     rows = [_cells(kernel, made) for kernel in planned.kernels]
     body = render_table(COLUMNS, rows, width=width, colour=colour)
-    left = len(made.refused)
-    text = f"{len(made.kernels)} of {len(planned.kernels)} groups have kernels"
-    return body + "\n" + fold(f"{text}, {left} are left to the host" if left else text, width)
+    return body + "\n" + fold(_summary(planned, made), width)
+
+
+def _summary(planned: PlannedProgram, made: GeneratedPlan) -> str:
+    """How many groups have kernels, are calls of cuBLAS, and are the host's in any case."""
+    called = sum(why == REASON for why in made.refused.values())
+    left = len(made.refused) - called
+    parts = [f"{len(made.kernels)} of {len(planned.kernels)} groups have kernels"]
+    if called:
+        words = "is one call" if called == 1 else "are calls"
+        parts.append(f"{called} {words} of cuBLAS (of the host where CuPy is missing)")
+    if left:
+        parts.append(f"{left} {'is' if left == 1 else 'are'} left to the host")
+    return ", ".join(parts)
 
 
 def _cells(kernel: PlannedKernel, made: GeneratedPlan) -> tuple[str, ...]:

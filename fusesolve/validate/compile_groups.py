@@ -93,15 +93,13 @@ class GroupCompiler:
                     found[kernel.id] = tuple(self._one(lazy, made, kernel, item) for item in items)
         return found
 
-    def _one(
-        self, lazy: "_Lazy", made: GeneratedPlan, kernel: PlannedKernel, item: GeneratedKernel
-    ) -> KernelResources:
+    def _one(self, lazy: "_Lazy", made: GeneratedPlan, kernel: PlannedKernel, item: GeneratedKernel) -> KernelResources:
         kinds = self._kinds(made, kernel.id, item)
         key = self._key(item, kinds)
         result = self.store.get(key)
         if result is None:
             try:
-                result = lazy.compiler().compile(item.name, kinds, self.capability)
+                result = lazy.compiler().compile(item.name, kinds, self.capability, item.emitted.registers)
             except KernelError as error:
                 names = ", ".join(kernel.nodes[:4])
                 raise MissingError(f"group {kernel.id} ({names}) does not compile: {error}") from error

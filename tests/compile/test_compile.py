@@ -48,7 +48,8 @@ def test_every_template_compiles_for_three_generations(capability):
                     planned.program.storage[s].type.dtype.value if s >= 0 else made.workspaces[0].kind
                     for s in item.emitted.arguments
                 ]
-                found = compiler.compile(item.name, kinds, capability)
+                found = compiler.compile(item.name, kinds, capability, item.emitted.registers)
+                assert found.registers <= (item.emitted.registers or 255)
                 assert found.spill_stores == found.spill_loads == found.stack == 0, name
 
 

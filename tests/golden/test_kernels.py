@@ -14,7 +14,7 @@ from fusesolve.importers.native import parse_native
 FUNCTIONS = (
     r"k\d+(_\d+)?|g\d+|run|by_host|erf|rsqrt(32|64)|float_bits|bits_float"
     r"|k\d+_\d+_\d+|where|address|copy16|copies_\w+|pack_b?f16|places|strip|stand_in|products|declared"
-    r"|loads?|stores?|code|word_of|row_slots|warp_places|no_queries|(scores|weighted)(_stand_in)?"
+    r"|bounded|loads?|stores?|code|word_of|row_slots|warp_places|no_queries|(scores|weighted)(_stand_in)?"
 )
 FOLDER = Path(__file__).parent / "kernels"
 
@@ -135,7 +135,7 @@ GOLDEN = {
     "siblings_split": (
         ["x: f32[20,70]", "g: f32[70,30]", "u: f32[70,9]", "v: f32[70,30]", "c: f32[9]"],
         ["p = tanh(x)", "a = matmul(p, g)", "b = matmul(p, u)", "d = add(b, c)", "e = matmul(p, v)", "f = mul(a, e)"],
-        "contraction", {"tile_m": 16, "tile_n": 32, "split": 2},
+        "contraction", {"tile_m": 16, "tile_n": 32, "split": 2, "max_registers": 64},
     ),
     "transposed_convolution": (
         ["x: f32[2,5,6,7]", "w: f32[5,4,4,2]"],

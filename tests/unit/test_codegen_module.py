@@ -1,19 +1,23 @@
 """The generated file as a whole: buffers, refusals, names; and pieces that need no simulator."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from fusesolve import plan
 from fusesolve.codegen.contraction import choose_tile
 from fusesolve.codegen.folds import make_fold
-from fusesolve.codegen.module import generate
+from fusesolve.codegen.library import REASON
+from fusesolve.codegen.module import GeneratedPlan, generate
 from fusesolve.codegen.planned import read_plan
 from fusesolve.codegen.scalars import UnsupportedError, compute_type, constant, converted
 from fusesolve.codegen.source import Source
 from fusesolve.graph import DType, TensorType
 from fusesolve.importers.native import parse_native
+from fusesolve.report.codegen import codegen_table
 from fusesolve.validate.ladder import generate_plan
+from tests.golden.test_kernels import golden_document
 
 
 def planned_of(inputs, ops, outputs, **options):
@@ -133,9 +137,29 @@ def test_the_command_writes_both_files(call, tmp_path):
     code, out, err = call("codegen", "softmax", "--hw", "a100", "-o", tmp_path / "new" / "folder")
     assert code == 0 and "1 of 1 groups have kernels" in out and "wrote" in err
     text = (tmp_path / "new" / "folder" / "kernels.py").read_text()
-    assert "@cuda.jit" in text and "def run(" in text
+    assert "@bounded(" in text and "def run(" in text
     code, _, _ = call("validate", tmp_path / "new" / "folder" / "plan.json", "--on", "reference")
     assert code == 0
+
+
+@pytest.mark.parametrize(
+    ("refused", "words"),
+    [
+        ({}, "3 of 3 groups have kernels"),
+        ({1: REASON}, "2 of 3 groups have kernels, 1 is one call of cuBLAS (of the host where CuPy is missing)"),
+        ({0: REASON, 1: REASON, 2: "no CuPy"}, "0 of 3 groups have kernels, 2 are calls of cuBLAS (of the host where "
+         "CuPy is missing), 1 is left to the host"),
+    ],
+)  # fmt: skip
+def test_the_summary_tells_library_calls_from_what_the_host_computes(refused, words):
+    graph, document = golden_document("pointwise_vectors")
+    planned = read_plan(document, graph)
+    kernel = planned.kernels[0]
+    planned = replace(planned, kernels=tuple(replace(kernel, id=number) for number in range(3)))
+    made = GeneratedPlan(
+        text="", kernels={n: () for n in range(3) if n not in refused}, refused=refused, workspaces={}
+    )  # fmt: skip
+    assert codegen_table(planned, made, width=400, colour=False).splitlines()[-1] == words
 
 
 def test_a_file_in_the_way_is_refused(call, tmp_path):

@@ -5,12 +5,15 @@ import pytest
 
 from fusesolve.candidates.pricing import limit_refusal, price_workloads
 from fusesolve.cost import COST_MODELS
+from fusesolve.cost.gpu.packed import price_packs
+from fusesolve.cost.gpu.terms import register_bound
 from fusesolve.cost.sweep import BLOCK, Family, sweep
 from fusesolve.cost.table import FIELDS, RESOURCES, TERMS, TILING, PriceOptions, WorkloadTable
 from fusesolve.group import TEMPLATES, Template, Workload
 from fusesolve.hardware_yaml import list_profiles, load_profile
 from tests.property.random_workloads import random_workloads
 from tests.unit.cost_device import GPU, NPU, workload
+from tests.unit.test_cost_layout import workload_of
 
 ALL_LEGAL = lambda resources: np.asarray(True)  # noqa: E731 - a verdict in one line
 
@@ -158,3 +161,26 @@ def test_graph_launches_are_cheaper_by_the_difference():
     item = workload(Template.POINTWISE, inner=1000, full_reads=1, full_writes=1, arrays=2)
     stream, graph = (price_workloads([item], GPU, PriceOptions(launch=mode)).latency[0] for mode in ("stream", "graph"))
     assert stream - graph == pytest.approx(2e-6)
+
+
+def test_a_kernel_is_compiled_for_the_step_nearest_to_what_it_asks_for():
+    wanted = np.array([8.0, 32.0, 35.0, 36.0, 43.0, 44.0, 104.0, 255.0])
+    assert register_bound(wanted).tolist() == [32.0, 32.0, 32.0, 40.0, 40.0, 48.0, 104.0, 256.0]
+    works = [workload_of("x: f32[4096,4096]", "s = softmax(x; axis=1)"),
+             workload_of("a: f32[256,512]; b: f32[512,256]", "m = matmul(a, b)")]  # fmt: skip
+    for name in ("a100", "h100"):
+        made = price_workloads(works, load_profile(name), PriceOptions(implementation="generated"))
+        limit = made.tiling["max_registers"]
+        assert (limit % 8 == 0).all() and (made.resources["registers"] <= limit).all() and (limit <= 255).all()
+        called = price_workloads(works[1:], load_profile(name), PriceOptions(implementation="library"))
+        assert called.tiling["max_registers"].tolist() == [0.0]  # a library's kernel is what it is
+
+
+def test_a_pack_may_take_eight_registers_more_than_its_greediest_part():
+    product = workload_of("a: f32[256,512]; b: f32[512,256]", "m = matmul(a, b)")
+    works = [product, workload_of("x: f32[64]", "r = relu(x)")]
+    profile, options = load_profile("a100"), PriceOptions(implementation="generated")
+    found = price_workloads(works, profile, options)
+    most = found.tiling["max_registers"].max()
+    pack = price_packs(found, np.array([[0, 1], [1, 1]]), profile, options, lambda resources: np.asarray(True))
+    assert most > 32 and pack.tiling["max_registers"].tolist() == [most + 8.0, 32.0]

@@ -10,81 +10,81 @@ from fusesolve.cost.gpu.gemm_features import TileTable
 
 FITTED: Mapping[str, Fit] = {
     "point_registers": Fit(
-        knee=35.68, rows=93, error=0.078,
+        knee=36.87, rows=165, error=0.077,
         weights={
-            "one": 5.997, "arrays": 2.846, "live": -1.353, "scratch": 1.406, "newer": 0.012,
-            "called": 0.313, "branches": 1.063, "window": 6.887, "window_called": 3.061, "window_branch": 5.393,
-            "window_two": 5.653, "parts": -0.018, "free": 0.632, "doubled": -0.026, "doubled_wide": 1.214,
-            "eight": 1.519, "eight_wide": 1.519, "reads": 0.628, "doubled_bound": 0.734,
+            "one": 5.001, "arrays": 2.906, "live": -0.94, "scratch": 1.511, "newer": 0.557,
+            "called": 3.154, "branches": 2.929, "window": 4.906, "window_called": 2.205, "window_branch": 5.685,
+            "window_two": 5.939, "parts": -0.716, "free": -0.455, "doubled": 2.244, "doubled_wide": -0.009,
+            "eight": 2.467, "eight_wide": -0.018, "reads": 0.455, "doubled_bound": -0.282,
         },
     ),
     "point_code": Fit(
-        knee=None, rows=93, error=0.106,
+        knee=None, rows=165, error=0.096,
         weights={
-            "one": 152.38, "body": 6.34, "once": 24.75, "moved": 14.51, "arrays": 67.04,
-            "parts": 9.74, "ends": 9.05, "windows": 238.4, "looped": 30.92, "branches": 39.53,
-            "window_branch": 76.3,
+            "one": 163.93, "body": 10.02, "once": 20.91, "moved": 10.39, "arrays": 68.57,
+            "parts": 1.03, "narrow": 2.94, "ends": 6.4, "windows": 193.33, "looped": 28.5,
+            "branches": 29.22, "window_branch": 95.1,
         },
     ),
     "row_registers": Fit(
-        knee=35.94, rows=81, error=0.071,
+        knee=39.53, rows=186, error=0.055,
         weights={
-            "one": 17.838, "held": 8.921, "arrays": 1.158, "live": 0.532, "live_held": -1.422,
-            "scratch": 1.28, "newer": 1.053, "apart": -0.484, "apart_held": -4.513, "parts": 2.864,
-            "folds": 3.371, "split": 1.807, "warp": 1.51, "passes": -3.068, "strip": -10.658,
-            "kept": 0.832, "kept_ends": -0.505, "alone": -0.634, "alone_held": -5.205, "flight": 0.505,
-            "window": 18.773, "window_flight": -2.6, "shared": 1.078,
+            "one": 17.775, "held": -2.929, "arrays": -0.586, "live": 3.12, "live_held": 2.381,
+            "scratch": 0.468, "newer": 1.538, "apart": 0.352, "apart_held": 0.655, "parts": 4.308,
+            "folds": 4.015, "split": 2.773, "warp": 3.685, "passes": -4.384, "strip": -14.149,
+            "kept": 0.994, "kept_ends": 0.08, "alone": 0.21, "alone_held": -6.643, "flight": 0.249,
+            "window": 14.004, "window_flight": 0.183, "shared": 3.075,
         },
     ),
     "row_code": Fit(
-        knee=None, rows=81, error=0.136,
+        knee=None, rows=186, error=0.122,
         weights={
-            "held": 1211.99, "body_held": 5.57, "body": 14.76, "once": 7.37, "moved": 90.35,
-            "arrays": 93.69, "row_reads": 70.03, "folds": 701.34, "folds_wide": 383.79, "parts_each": 13.16,
-            "narrow": 32.21, "ends": 499.45, "windows": 920.3, "looped": 30.07,
+            "held": 945.23, "body_held": 8.49, "body": 13.6, "once": 5.23, "moved": 96.9,
+            "row_reads": 87.94, "folds": 961.16, "folds_wide": 326.26, "parts": 128.22, "narrow": 22.2,
+            "ends": 511.89, "ends_held": 57.76, "split": 286.52, "windows": 2403.6, "looped": 14.65,
         },
     ),
     "fma_registers": Fit(
-        knee=None, rows=248, error=0.021,
+        knee=None, rows=248, error=0.017,
         weights={
-            "tile": 1.006, "part": 47.977, "points": 1.383, "sides": -1.244, "loads": -0.669,
-            "newer": -2.663, "split": 1.78, "scratch": 3.406, "behind": 1.507, "in_front": 2.241,
-            "parts": -0.095, "parts_part": -0.645, "short_part": -10.317, "called": -11.304, "families": 13.451,
+            "tile": 0.988, "part": 41.123, "points": 1.392, "sides": -1.161, "loads": -0.238,
+            "newer": -1.997, "split": 3.354, "scratch": 4.868, "behind": 1.859, "in_front": 2.103,
+            "parts": -0.261, "parts_part": -0.765, "short_part": -9.493, "called": -17.518, "families": 13.57,
         },
     ),
     "fma_code": Fit(
-        knee=None, rows=248, error=0.127,
+        knee=None, rows=248, error=0.110,
         weights={
-            "one": 2598.82, "points": 51.33, "sides": 248.6, "behind": 20.42, "loads": 18.06,
-            "parts": 221.36,
+            "one": 2632.63, "points": 58.87, "sides": 213.39, "strips": 6.63, "behind": 20.17,
+            "loads": 6.13, "points_parts": 0.82, "parts": 209.69,
         },
     ),
     "tensor_registers": Fit(
-        knee=None, rows=130, error=0.019,
+        knee=None, rows=54, error=0.011,
         weights={
-            "one": 50.045, "points": 0.434, "side": 6.219, "behind": 1.111, "scratch": 0.26,
-            "newer": 0.019, "parts": 0.17, "split": 1.142, "in_front": -0.816, "strips": -0.7,
-            "few": -2.942, "rows": -1.009,
+            "one": 12.178, "points": 0.406, "side": 11.329, "behind": -0.272, "scratch": -1.459,
+            "newer": 2.092, "parts": 0.264, "split": 0.306, "in_front": -3.692, "strips": -0.78,
+            "few": 19.381, "rows": -1.025,
         },
     ),
     "tensor_code": Fit(
-        knee=None, rows=130, error=0.052,
+        knee=None, rows=54, error=0.034,
         weights={
-            "one": 4274.72, "points": 82.25, "behind": 0.43, "loads": 3.35, "strips": 224.25,
-            "strips_parts": 33.38, "in_front": 491.91, "parts": 158.02, "split": 340.85, "called": 11.58,
+            "one": 3421.08, "points": 86.61, "behind": 0.02, "once": 43.08, "strips": 637.47,
+            "in_front": 193.2, "narrow": 0.86, "parts": 281.4,
         },
     ),
     "attention_registers": Fit(
-        knee=None, rows=18, error=0.022,
+        knee=None, rows=61, error=0.023,
         weights={
-            "one": 23.199, "result": 0.463, "scores": -0.35, "head": 0.937, "scratch": 4.639,
-            "live": -0.454, "newer": 8.034, "parts": -0.629, "split": -6.912,
+            "one": 31.463, "result": 0.053, "scores": -0.045, "head": 0.793, "live": 5.0,
+            "newer": 0.747, "parts": 7.17, "split": 0.243,
         },
     ),
     "attention_code": Fit(
-        knee=None, rows=18, error=0.042,
+        knee=None, rows=61, error=0.068,
         weights={
-            "head": 108.08, "once": 183.98,
+            "head": 183.44, "scores": 3.07, "body": 120.05, "once": 55.88,
         },
     ),
     "flash_registers": Fit(
@@ -106,16 +106,16 @@ FITTED: Mapping[str, Fit] = {
 
 # Registers of a bare product and of a bare convolution in f32 by tile.
 TILES: TileTable = {
-    (8, 64): (56.4, 65.9), (8, 128): (56.4, 49.0), (16, 32): (48.3, 53.0),
-    (16, 64): (81.3, 75.8), (16, 128): (93.2, 91.2), (32, 16): (56.4, 49.4),
-    (32, 32): (64.2, 73.2), (32, 64): (119.7, 92.5), (32, 128): (112.1, 102.0),
-    (64, 8): (64.2, 33.1), (64, 16): (80.3, 54.0), (64, 32): (96.2, 109.9),
-    (64, 64): (128.0, 126.1), (64, 96): (121.9, 126.0), (64, 128): (96.4, 122.3),
-    (64, 192): (120.1, 94.0), (64, 256): (96.2, 101.7), (96, 64): (120.6, 126.2),
-    (96, 128): (118.1, 119.2), (128, 8): (48.4, 57.0), (128, 16): (94.2, 90.9),
-    (128, 32): (96.3, 92.1), (128, 64): (123.1, 109.8), (128, 96): (121.9, 118.7),
-    (128, 128): (96.2, 110.7), (128, 160): (128.0, 96.0), (128, 192): (128.0, 137.9),
-    (128, 224): (162.9, 137.1), (128, 256): (167.8, 156.3), (160, 128): (121.1, 128.7),
-    (192, 64): (121.6, 123.4), (192, 128): (128.0, 160.6), (192, 192): (212.6, 168.0),
-    (224, 128): (147.0, 162.6), (256, 64): (108.1, 114.6), (256, 128): (164.1, 147.4),
+    (8, 64): (56.1, 67.8), (8, 128): (56.1, 49.1), (16, 32): (47.6, 52.2),
+    (16, 64): (81.5, 76.4), (16, 128): (92.8, 86.6), (32, 16): (56.1, 59.6),
+    (32, 32): (63.6, 74.4), (32, 64): (120.7, 93.4), (32, 128): (112.3, 101.9),
+    (64, 8): (63.6, 33.7), (64, 16): (63.8, 53.8), (64, 32): (96.2, 123.7),
+    (64, 64): (128.3, 129.4), (64, 96): (121.8, 128.4), (64, 128): (119.2, 123.3),
+    (64, 192): (120.3, 94.0), (64, 256): (96.2, 102.1), (96, 64): (120.8, 127.4),
+    (96, 128): (118.3, 120.4), (128, 8): (48.1, 57.7), (128, 16): (94.2, 90.8),
+    (128, 32): (96.8, 89.5), (128, 64): (123.3, 110.8), (128, 96): (121.7, 119.8),
+    (128, 128): (96.2, 111.6), (128, 160): (128.3, 96.0), (128, 192): (128.3, 138.5),
+    (128, 224): (163.4, 137.2), (128, 256): (168.4, 157.0), (160, 128): (121.3, 129.8),
+    (192, 64): (121.8, 108.6), (192, 128): (128.3, 161.9), (192, 192): (213.5, 168.0),
+    (224, 128): (147.3, 163.9), (256, 64): (108.3, 115.7), (256, 128): (165.1, 148.0),
 }

@@ -18,6 +18,7 @@ from fusesolve.hardware import HardwareProfile
 
 LOOK_UP_CODE = 192.0  # code bytes per part: compare the block's number, set up its arguments
 LOOK_UP_CYCLES = 10.0  # per part before the block's own: a compare and a branch that wait for each other (an estimate)
+LOOK_UP_REGISTERS = 8.0  # beside those of the greediest part: without them packs of contractions spill 4 bytes
 PIPES = ("fma", "alu", "sfu", "tensor")
 
 
@@ -39,6 +40,10 @@ def price_packs(
     part_terms = {name: column(prices.terms, name) for name in TERMS}
     part_res = {name: column(prices.resources, name) for name in RESOURCES}
     res = _resources(device, part_res, present)
+    bound = column(prices.tiling, "max_registers").max(axis=1)
+    bound = np.where(bound > t.FREE_REGISTERS, bound + LOOK_UP_REGISTERS, bound)
+    bound = np.minimum(bound, t.register_limit(profile, res["threads"]))
+    tiling = {"threads": res["threads"], "max_registers": bound}
     found = _terms(device, part_terms, part_res, res, present)
     look_up = LOOK_UP_CYCLES * (present.sum(axis=1) - 1) / device.clock
     found["code"] = found["code"] + look_up
@@ -48,7 +53,7 @@ def price_packs(
     zero = np.zeros(len(parts))
     return Prices(
         latency=latency, implementation=np.zeros(len(parts), dtype=np.int8),
-        tiling={name: res["threads"] if name == "threads" else zero for name in TILING},
+        tiling={name: tiling.get(name, zero) for name in TILING},
         resources={name: res.get(name, zero) + zero for name in RESOURCES},
         terms={name: found.get(name, zero) + zero for name in TERMS}, tilings=len(parts),
     )  # fmt: skip

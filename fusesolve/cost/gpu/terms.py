@@ -9,7 +9,7 @@ import numpy as np
 from fusesolve.cost.gpu.device import Device
 from fusesolve.cost.gpu_occupancy import blocks_per_unit, occupancy
 from fusesolve.cost.table import Array, Columns
-from fusesolve.hardware import Limits, Registers
+from fusesolve.hardware import HardwareProfile, Limits, Registers
 
 KNEE_SHARPNESS = 12.0  # exponent of the L2 knee: fitted on bf16-to-fp8 quantisation, H100 and H200
 OVERLAP_LATENCY = 3.0  # p-norm of stream time and row latency: real overlap is partial
@@ -17,6 +17,9 @@ OVERLAP_ARITHMETIC = 6.0  # p-norm of memory and arithmetic time
 REST_OF_PIPES = 0.15  # share of the lesser pipes' time that the greatest one does not hide
 ARGUMENT_BYTES = 56  # a 1-D array argument of a Numba kernel (7 fields of 8 bytes)
 LEAST_REGISTERS = 8.0
+REGISTER_STEP = 8.0  # registers of a thread are allocated in steps
+ROOM = 1.15  # of the registers that a kernel asks for: as far as it may go where no block is lost
+FREE_REGISTERS = 32.0  # with so many a unit holds as many threads as it can: a generated kernel may always have them
 LEAST_CODE = 384.0  # bytes
 INSTRUCTION_CODE = 16.5  # code bytes per instruction of the body
 
@@ -85,30 +88,29 @@ def pipe_terms(device: Device, w: Columns, active: Array, extra_alu: Array) -> d
 
 def resources(
     device: Device, w: Columns, *, demand: Array, threads: Array, blocks: Array, shared: Array, code: Array,
-    dram_bytes: Array,
+    dram_bytes: Array, spare: float = 0.0,
 ) -> dict[str, Array]:  # fmt: skip
     """The resource columns of a block of tilings.
 
-    A kernel is compiled for the most registers that a thread may have and that let its block fit (launch bounds);
-    what it wants above that becomes spills (4 bytes each, per thread).
+    A kernel is compiled for `register_bound` of its demand and `spare` (`max_registers`), or for `ROOM` of it where as
+    many of its blocks fit a unit; at most for what a thread may have and what lets its block fit. What it wants above
+    that becomes spills (4 bytes each, per thread).
     """
     profile = device.profile
-    if profile.registers is None or profile.limits is None:
-        raise ValueError("a GPU profile has registers and limits")
-    registers = profile.registers
-    most = np.minimum(float(registers.per_thread_max), _block_share(registers, profile.limits, threads))
+    registers, limits = _registers_of(profile)
+    most = register_limit(profile, threads)
     wanted = np.ceil(np.maximum(demand, LEAST_REGISTERS))
-    held = _as_compiled(w, "registers", np.minimum(wanted, most))
+    bound = np.minimum(_roomy_bound(profile, wanted, spare, threads, shared), most)
+    held = _as_compiled(w, "registers", np.minimum(wanted, bound))
     shared = _as_compiled(w, "shared_bytes", shared)
-    unit = registers.allocation_unit / profile.limits.warp_size
+    unit = registers.allocation_unit / limits.warp_size
     shape = np.broadcast_shapes(held.shape, threads.shape, shared.shape)
     held, threads, shared = (np.broadcast_to(item, shape) for item in (held, threads, shared))
-    resident = np.asarray(
-        blocks_per_unit(profile, held.astype(np.int64), threads.astype(np.int64), shared.astype(np.int64)), np.float64
-    )
+    resident = _resident(profile, held, threads, shared)
     filled = np.asarray(occupancy(profile, threads.astype(np.int64), resident.astype(np.int64)), np.float64)
     return {
         "registers": held,
+        "max_registers": np.broadcast_to(bound, shape),
         "block_registers": np.ceil(held / unit) * unit * threads,
         "threads": threads,
         "blocks": np.broadcast_to(blocks, shape),
@@ -130,6 +132,42 @@ def _as_compiled(w: Columns, name: str, predicted: Array) -> Array:
     """A predicted resource, or what the compiler made of it where that is known."""
     found = w.get(f"compiled_{name}")
     return predicted if found is None else np.where(np.isnan(found), predicted, found)
+
+
+def _registers_of(profile: HardwareProfile) -> tuple[Registers, Limits]:
+    if profile.registers is None or profile.limits is None:
+        raise ValueError("a GPU profile has registers and limits")
+    return profile.registers, profile.limits
+
+
+def _resident(profile: HardwareProfile, registers: Array, threads: Array, shared: Array) -> Array:
+    whole = (np.asarray(item).astype(np.int64) for item in (registers, threads, shared))
+    return np.asarray(blocks_per_unit(profile, *whole), np.float64)
+
+
+def _roomy_bound(profile: HardwareProfile, wanted: Array, spare: float, threads: Array, shared: Array) -> Array:
+    """`register_bound`, or more where that costs no block: to take fewer than the compiler likes gains nothing then."""
+    near = register_bound(wanted + spare)
+    wide = np.maximum(np.floor(ROOM * wanted / REGISTER_STEP) * REGISTER_STEP, near)
+    shape = np.broadcast_shapes(near.shape, threads.shape, shared.shape)
+    near, wide, threads, shared = (np.broadcast_to(item, shape) for item in (near, wide, threads, shared))
+    free = _resident(profile, wide, threads, shared) == _resident(profile, near, threads, shared)
+    return np.where(free, wide, near)
+
+
+def register_bound(wanted: Array) -> Array:
+    """The registers of a thread that a kernel is compiled for where it wants so many: the nearest step of allocation.
+
+    The compiler does with four fewer without spills (none in the kernels of docs/MODEL.md); fewer than
+    `FREE_REGISTERS` gain nothing.
+    """
+    return np.maximum(np.floor(wanted / REGISTER_STEP + 0.5) * REGISTER_STEP, FREE_REGISTERS)
+
+
+def register_limit(profile: HardwareProfile, threads: Array) -> Array:
+    """Most registers of a thread: what an instruction can name, and with what a block of `threads` just fits."""
+    registers, limits = _registers_of(profile)
+    return np.minimum(float(registers.per_thread_max), _block_share(registers, limits, threads))
 
 
 def _block_share(registers: Registers, limits: Limits, threads: Array) -> Array:
