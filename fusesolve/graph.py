@@ -41,9 +41,10 @@ class DType(StrEnum):
     @property
     def is_float(self) -> bool:
         """True for every floating-point type, 8-bit ones included."""
-        return self.value[0] == "f" or self is DType.BF16
+        return self in _FLOATS
 
 
+_FLOATS = frozenset({DType.F64, DType.F32, DType.F16, DType.BF16, DType.F8E4M3, DType.F8E5M2})
 _ITEMSIZE = {
     DType.F64: 8, DType.F32: 4, DType.F16: 2, DType.BF16: 2, DType.F8E4M3: 1, DType.F8E5M2: 1,
     DType.I64: 8, DType.I32: 4, DType.I16: 2, DType.I8: 1,

@@ -3,6 +3,8 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
 from typing import Protocol, Self, TypeAlias, TypeVar, overload
 
 import numpy as np
@@ -36,6 +38,11 @@ class Ragged:
     def owners(self) -> Ints:
         """The row of each item."""
         return np.repeat(np.arange(len(self), dtype=np.int64), self.lengths)
+
+    def rows(self) -> list[tuple[int, ...]]:
+        """All rows as tuples."""
+        items = self.items.tolist()
+        return [tuple(items[first:last]) for first, last in pairwise(self.starts.tolist())]
 
     def take(self, rows: Ints) -> "Ragged":
         """The rows at these positions, in this order."""
@@ -167,6 +174,11 @@ def take_across(
 
 def random_keys(size: int, salt: int = 0) -> NDArray[np.uint64]:
     """`size` fixed pseudo-random 64-bit keys (splitmix64 of position and `salt`), the same on every machine."""
+    return _keys_of(1 << max(size - 1, 0).bit_length(), salt)[:size]
+
+
+@lru_cache(maxsize=8)
+def _keys_of(size: int, salt: int) -> NDArray[np.uint64]:
     x = np.arange(1, size + 1, dtype=np.uint64) + np.uint64(_SEED) * np.uint64(salt + 1)
     with np.errstate(over="ignore"):
         x = x * np.uint64(0x9E3779B97F4A7C15)

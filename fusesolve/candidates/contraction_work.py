@@ -12,6 +12,9 @@ from fusesolve.graph import DType
 from fusesolve.group import TENSOR_TYPES, Template
 from fusesolve.ops.definition import OpKind
 
+# Kinds by names of their own: members of an enumeration take long to look up in inner loops.
+_ELEMENTWISE = OpKind.ELEMENTWISE
+
 _CONVOLUTIONS = frozenset({"conv1d", "conv2d", "conv3d"})
 _WINDOWED = frozenset({AccessKind.WINDOW, AccessKind.SHIFTED})
 
@@ -23,6 +26,7 @@ class ContractionWork:
         self.program = program
         self.nest = nest
         self.ops: list[Operator] = [program.operators[m] for m in nest.members]
+        self._loops: dict[int, tuple[frozenset[int], frozenset[int]]] = {}
         self.tail = self._linear_tail() if nest.template is Template.ATTENTION else None
 
     def fields(self) -> dict[str, Any]:
@@ -97,6 +101,13 @@ class ContractionWork:
         return prod(self.nest.extent[loop] for loop in loops)
 
     def _operand_loops(self, head: int) -> tuple[frozenset[int], frozenset[int]]:
+        """`_find_loops`, found once."""
+        found = self._loops.get(head)
+        if found is None:
+            found = self._loops[head] = self._find_loops(head)
+        return found
+
+    def _find_loops(self, head: int) -> tuple[frozenset[int], frozenset[int]]:
         """Loops of the two operands; the windowed dimensions of an image are loops of the left operand alone.
 
         (A transposed convolution indexes its kernel by the result's position too; that makes no batch of it.)
@@ -147,7 +158,7 @@ class ContractionWork:
         with the second contraction only through operators that are linear in the probabilities, and alike for all keys
         (what differs from key to key would have to weigh each of them again).
         """
-        nodes = self.program.graph.nodes
+        nodes, links, position = self.program.graph.nodes, self.program.links, self.nest.position
         below: set[int] = set()
         tail: set[int] = set()
         started = False
@@ -155,10 +166,10 @@ class ContractionWork:
             op = self.ops[i]
             exponential = nodes[op.node].op == "exp"
             started |= exponential
-            inside = any(self.program.storage[r.storage].producer in self._numbers(below) for r in op.reads)
+            inside = any(position.get(link.producer) in below for link in links[self.nest.members[i]])
             if exponential or inside:
                 below.add(i)
-            if inside and op.kind is OpKind.ELEMENTWISE:
+            if inside and op.kind is _ELEMENTWISE:
                 if not op.linear or self._by_key(i, below):
                     return None
                 tail.add(i)
@@ -167,9 +178,9 @@ class ContractionWork:
     def _by_key(self, i: int, below: set[int]) -> bool:
         """Whether the operator at `i` reads something along the keys beside what comes from the positions `below`."""
         keys = frozenset(self.nest.red[self.nest.heads[1]])
-        own = self._numbers(below)
-        reads = [read for read in self.ops[i].reads if self.program.storage[read.storage].producer not in own]
-        return any(keys & frozenset(self.nest.indices(i, read)) for read in reads)
+        links, position = self.program.links[self.nest.members[i]], self.nest.position
+        reads = [link.read for link in links if position.get(link.producer) not in below]
+        return any(not keys.isdisjoint(self.nest.indices(i, read)) for read in reads)
 
     def _bare_attention(self) -> bool:
         """Nothing but the two contractions and what lies between them: what a library's attention does."""
@@ -179,9 +190,6 @@ class ContractionWork:
             i in self.nest.heads or (first < i < second and i not in self.nest.upstream and self.nest.loops(i) <= score)
             for i in range(len(self.ops))
         )
-
-    def _numbers(self, positions: set[int]) -> set[int]:
-        return {self.nest.members[i] for i in positions}
 
 
 def _producer(program: Program, read: Read) -> int:

@@ -10,12 +10,21 @@ its two contractions and grown from there.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
+from typing import NamedTuple
 
+from fusesolve.candidates.links import joins_many
 from fusesolve.candidates.loops import Nest, build_nest
-from fusesolve.candidates.program import Operator, Program, joins_many
+from fusesolve.candidates.program import Operator, Program
 from fusesolve.candidates.siblings import share_operand
 from fusesolve.legality import SIDE_BY_SIDE_LIMIT, may_grow
 from fusesolve.ops.definition import OpKind
+
+# Kinds by names of their own: members of an enumeration take long to look up in inner loops.
+_CONTRACTION = OpKind.CONTRACTION
+_ELEMENTWISE = OpKind.ELEMENTWISE
+_MOVEMENT = OpKind.MOVEMENT
+_OPAQUE = OpKind.OPAQUE
+_REDUCE = OpKind.REDUCE
 
 SETS_PER_ROOT = 3000  # groups tried from one operator before the space is cut, and says so
 SETS_PER_ATTENTION = 6000  # the same from one pair of contractions: rotary embeddings of queries and keys multiply
@@ -34,6 +43,23 @@ class Grown:
     low: int
     high: int
     cut: bool
+
+
+class _Region(NamedTuple):
+    """A set of operators as bit masks: itself, all that its members need, all that need them."""
+
+    mask: int
+    above: int
+    below: int
+
+    @property
+    def reach(self) -> int:
+        """Operators on data paths between members, the members included."""
+        return self.above & self.below | self.mask
+
+    def joined(self, other: "_Region") -> "_Region":
+        """The union of two sets."""
+        return _Region(self.mask | other.mask, self.above | other.above, self.below | other.below)
 
 
 def chain_units(program: Program, separable: frozenset[int]) -> list[tuple[int, ...]]:
@@ -90,7 +116,7 @@ def _branches(program: Program, op: Operator, unit: list[tuple[int, ...]]) -> fr
     stack = [op.index]
     while stack:
         for pred in program.preds[stack.pop()]:
-            movable = program.operators[pred].kind in (OpKind.ELEMENTWISE, OpKind.MOVEMENT)
+            movable = program.operators[pred].kind in (_ELEMENTWISE, _MOVEMENT)
             kept = any(program.storage[value].required for value in program.operators[pred].writes)
             if pred not in found and movable and not kept and found.issuperset(program.succs[pred]):
                 found.update(unit[pred])
@@ -116,7 +142,7 @@ def _join_producers(program: Program, op: Operator, unit: list[tuple[int, ...]],
 
 def _join_operand(program: Program, op: Operator, unit: list[tuple[int, ...]], separable: frozenset[int]) -> None:
     """Make a reduction one unit with the chain that makes its operand."""
-    if op.kind is not OpKind.REDUCE or len(op.reads) != 1 or op.reads[0].barrier or op.reads[0].apart:
+    if op.kind is not _REDUCE or len(op.reads) != 1 or op.reads[0].barrier or op.reads[0].apart:
         return
     producer = program.storage[op.reads[0].storage].producer
     points = op.points * op.reduced
@@ -125,7 +151,7 @@ def _join_operand(program: Program, op: Operator, unit: list[tuple[int, ...]], s
     chain = frozenset(unit[producer])
     merged = chain | {op.index}
     made = [program.operators[m] for m in chain]
-    if len(merged) > UNIT_LIMIT or any(m.kind is not OpKind.ELEMENTWISE or m.points != points for m in made):
+    if len(merged) > UNIT_LIMIT or any(m.kind is not _ELEMENTWISE or m.points != points for m in made):
         return
     entries = _entries(program, merged, points)
     least = min(program.storage[value].type.nbytes for m in made for value in m.writes)
@@ -138,7 +164,7 @@ def _join_operand(program: Program, op: Operator, unit: list[tuple[int, ...]], s
 
 def _region_above(program: Program, region: frozenset[int], op: Operator) -> frozenset[int] | None:
     """Producers of the large values that enter the region, None where they are not elementwise over its points."""
-    if op.kind is not OpKind.ELEMENTWISE or op.points <= 1:
+    if op.kind is not _ELEMENTWISE or op.points <= 1:
         return None
     result = program.storage[op.writes[0]].type.nbytes
     found: set[int] = set()
@@ -148,7 +174,7 @@ def _region_above(program: Program, region: frozenset[int], op: Operator) -> fro
         if producer is None or barrier or storage.required or storage.type.nbytes < result:
             return None
         above = program.operators[producer]
-        if above.kind is not OpKind.ELEMENTWISE or above.points != op.points:
+        if above.kind is not _ELEMENTWISE or above.points != op.points:
             return None
         found.add(producer)
     return frozenset(found) or None
@@ -194,8 +220,8 @@ class Grower:
 
     def exactly(self, members: Sequence[int]) -> Grown:
         """The one group of these operators, none where they are not convex or may not share a kernel."""
-        mask = _mask(members)
-        nest = None if self._reach(mask, members) & ~mask else build_nest(self.program, tuple(members))
+        region = self._region(members)
+        nest = None if region.reach != region.mask else build_nest(self.program, tuple(members))
         nests = () if nest is None or not may_grow(nest.facts) else (nest,)
         return Grown(nests, members[0], members[-1], cut=False)
 
@@ -215,16 +241,17 @@ class Grower:
             return None
         members = sorted({part for item in _bits(mask) for part in self.unit[item]})
         operators = self.program.operators
-        if len(members) > HULL_LIMIT or self._reach(_mask(members), members) & ~_mask(members):
+        region = self._region(members)
+        if len(members) > HULL_LIMIT or region.reach != region.mask:
             return None
-        if sum(operators[m].kind is OpKind.CONTRACTION for m in members) != 2:
+        if sum(operators[m].kind is _CONTRACTION for m in members) != 2:
             return None
-        return None if any(operators[m].kind is OpKind.OPAQUE for m in members) else tuple(members)
+        return None if any(operators[m].kind is _OPAQUE for m in members) else tuple(members)
 
     def attention_pairs(self) -> Iterator[tuple[int, int]]:
         """Pairs of contractions, the second reachable from the first through a reduction."""
         for second, op in enumerate(self.program.operators):
-            if op.kind is OpKind.CONTRACTION:
+            if op.kind is _CONTRACTION:
                 yield from ((first, second) for first in self._contractions_above(second))
 
     def _contractions_above(self, second: int) -> list[int]:
@@ -239,57 +266,58 @@ class Grower:
                 continue
             seen.add(item)
             kind = operators[item].kind
-            if kind is OpKind.CONTRACTION:
+            if kind is _CONTRACTION:
                 found.add(item)
-            elif kind is not OpKind.OPAQUE:
-                folded |= kind is OpKind.REDUCE
+            elif kind is not _OPAQUE:
+                folded |= kind is _REDUCE
                 stack.extend(preds[item])
         return sorted(found) if folded else []
 
     def _grow(self, seed: Nest, floor: int) -> Grown:
         attention = seed.facts.attention
         low, high = seed.members[0], seed.members[-1]
-        seen = {_mask(seed.members)}
-        queue = [seed]
+        start = self._region(seed.members)
+        seen = {start.mask}
+        queue = [(seed, start)]
         found: list[Nest] = []
         most = SETS_PER_ATTENTION if attention else SETS_PER_ROOT
         while queue and len(seen) <= most:
-            nest = queue.pop()
+            nest, region = queue.pop()
             found.append(nest)
             for part in self._neighbours(nest.members):
                 if part[0] < floor:
                     continue
                 low, high = min(low, part[0]), max(high, part[-1])
-                grown = self._extended(nest, part, seen)
+                if nest.heads and not self._may_join(nest, part[0]):
+                    continue  # `one-contraction`, before any work is done
+                wider = region.joined(self._region(part))
+                grown = None if wider.mask in seen else self._extended(nest, part, wider, seen)
                 if grown is not None and grown.facts.attention == attention and may_grow(grown.facts):
-                    queue.append(grown)
+                    queue.append((grown, wider))
         found.sort(key=lambda nest: (len(nest.members), nest.members))
         return Grown(tuple(found), low, high, bool(queue))
 
-    def _extended(self, nest: Nest, part: tuple[int, ...], seen: set[int]) -> Nest | None:
-        if nest.heads and not self._may_join(nest, part[0]):
-            return None  # `one-contraction`, before any work is done
+    def _extended(self, nest: Nest, part: tuple[int, ...], wider: "_Region", seen: set[int]) -> Nest | None:
         members = tuple(sorted((*nest.members, *part)))
-        mask = _mask(members)
-        if mask in seen:
-            return None
         returning: frozenset[int] = frozenset()
-        if self._reach(mask, members) & ~mask:
-            returning = self._returning(mask, members) if self.left_out and not nest.heads else returning
-            if not 0 < len(returning) <= self.left_out or self._hull_wins(mask, members):
+        if wider.reach != wider.mask:
+            returning = self._returning(wider.mask, members) if self.left_out and not nest.heads else returning
+            if not 0 < len(returning) <= self.left_out or self._hull_wins(wider):
                 return None
-        seen.add(mask)
+        seen.add(wider.mask)
+        if self._reduces_beside(nest, part):
+            return None
         found = build_nest(self.program, members)
         return replace(found, returning=returning) if returning else found
 
-    def _hull_wins(self, mask: int, members: Iterable[int]) -> bool:
+    def _hull_wins(self, region: "_Region") -> bool:
         """Whether the set and all that lies on paths between its members share a kernel, or are too many to say.
 
         That kernel reads no more than the set, computes what lies on the paths from values that it has, and leaves
         nothing to others; so the set alone is no candidate. Where it needs whole rows and has few of them it keeps few
         blocks busy, while the set, without the reduction on the path, does not: then the set stays.
         """
-        hull = self._reach(mask, members)
+        hull = region.reach
         if hull.bit_count() > RETURN_LIMIT:
             return True
         if hull not in self._hulls:
@@ -308,21 +336,28 @@ class Grower:
             if any(not mask >> r & 1 and self.descendants[r] & mask for r in storage[value].readers)
         )
 
+    def _reduces_beside(self, nest: Nest, part: tuple[int, ...]) -> bool:
+        """Whether a set with this unit breaks `reduction-beside-contraction`; attention is not grown from less."""
+        kinds = [self.program.operators[member].kind for member in part]
+        contracts = bool(nest.heads) or _CONTRACTION in kinds
+        return contracts and not nest.facts.attention and (nest.facts.reductions > 0 or _REDUCE in kinds)
+
     def _may_join(self, nest: Nest, item: int) -> bool:
         """Whether an operator may join a set with contractions: a further contraction shares an operand with one."""
-        if self.program.operators[item].kind is not OpKind.CONTRACTION:
+        if self.program.operators[item].kind is not _CONTRACTION:
             return True
         return not nest.facts.attention and len(nest.heads) < SIDE_BY_SIDE_LIMIT and any(
             share_operand(self.program, nest.members[head], item) for head in nest.heads
         )
 
-    def _reach(self, mask: int, members: Iterable[int]) -> int:
-        """Operators on data paths between members, the members included."""
-        above = below = 0
+    def _region(self, members: Iterable[int]) -> "_Region":
+        """The set as masks."""
+        mask = above = below = 0
         for member in members:
+            mask |= 1 << member
             above |= self.ancestors[member]
             below |= self.descendants[member]
-        return above & below | mask
+        return _Region(mask, above, below)
 
     def _neighbours(self, members: Iterable[int]) -> list[tuple[int, ...]]:
         inside = set(members)
@@ -349,17 +384,8 @@ def closure(program: Program) -> tuple[list[int], list[int]]:
     return ancestors, descendants
 
 
-def _mask(members: Iterable[int]) -> int:
-    mask = 0
-    for member in members:
-        mask |= 1 << member
-    return mask
-
-
 def _bits(mask: int) -> Iterator[int]:
     while mask:
         low = mask & -mask
         yield low.bit_length() - 1
         mask ^= low
-
-

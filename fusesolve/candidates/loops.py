@@ -13,11 +13,18 @@ from itertools import pairwise
 from math import prod
 
 from fusesolve.access import AccessKind
-from fusesolve.candidates.one_block import fits_block, through_block
-from fusesolve.candidates.program import Operator, Program, Read, joins_many
+from fusesolve.candidates.links import joins_many
+from fusesolve.candidates.one_block import fits_block
+from fusesolve.candidates.program import Operator, Program, Read
 from fusesolve.candidates.siblings import heads_below, heads_served, shared_position
 from fusesolve.group import GroupFacts, Template
 from fusesolve.ops.definition import OpKind
+
+# Kinds by names of their own: members of an enumeration take long to look up in inner loops.
+_CONTRACTION = OpKind.CONTRACTION
+_OPAQUE = OpKind.OPAQUE
+_REDUCE = OpKind.REDUCE
+_WINDOW = OpKind.WINDOW
 
 _INDEX_ONLY = frozenset({OpKind.MOVEMENT, OpKind.GATHER, OpKind.GENERATE})
 
@@ -76,21 +83,46 @@ class _NestBuilder:
             self.base.append(len(self.lengths))
             self.lengths += op.out
             self.lengths += op.red
+        self.ends = [*self.base[1:], len(self.lengths)]
         self.parent = list(range(len(self.lengths)))  # union-find over loops; the smallest of a class stands for it
         self.blocked = 0
         self.cut = 0  # of `blocked`: edges that one block does not carry either
         self.edges: list[tuple[int, int]] = []  # producer, consumer
         self.in_place: list[bool] = []  # whether the consumer of each edge computes the producer in place
         self.outside: dict[int, list[tuple[int, Read]]] = {}  # readers of storage made elsewhere
-        for consumer, op in enumerate(self.ops):
-            for read in op.reads:
-                self._edge(consumer, read)
+        self._connect()
         for readers in self.outside.values():
             for earlier, later in pairwise(readers):
                 self._share(earlier, later)
         self.inlined = self._inlined()
-        if all(op.kind is not OpKind.CONTRACTION for op in self.ops):
+        if all(op.kind is not _CONTRACTION for op in self.ops):
             self._adopt()
+
+    def _connect(self) -> None:
+        """Make loops one along the edges inside; note who reads what is made outside."""
+        links, position, base, parent = self.program.links, self.position, self.base, self.parent
+        for consumer, member in enumerate(self.members):
+            target = base[consumer]
+            for link in links[member]:
+                producer = position.get(link.producer)
+                if producer is None:
+                    self.outside.setdefault(link.read.storage, []).append((consumer, link.read))
+                    continue
+                self.edges.append((producer, consumer))
+                self.in_place.append(link.in_place)
+                self.blocked += link.blocked
+                self.cut += link.cut
+                source = base[producer]
+                for atom, walk in link.pairs:
+                    left, right = source + atom, target + walk
+                    while parent[left] != left:
+                        left = parent[left]
+                    while parent[right] != right:
+                        right = parent[right]
+                    if left < right:
+                        parent[right] = left
+                    else:
+                        parent[left] = right
 
     def _find(self, loop: int) -> int:
         """The loop that stands for all that are one with this one."""
@@ -122,10 +154,11 @@ class _NestBuilder:
         if left[1].barrier or right[1].barrier:
             return
         first, second = self.base[left[0]], self.base[right[0]]
+        find = self._find
         pairs = [
             (first + a, second + b)
             for a, b in zip(left[1].walks, right[1].walks, strict=True)
-            if a >= 0 and b >= 0 and self._find(first + a) != self._find(second + b)
+            if a >= 0 and b >= 0 and find(first + a) != find(second + b)
         ]
         if pairs:
             self._join_unless_diagonal(pairs)
@@ -153,59 +186,41 @@ class _NestBuilder:
     def _own_loops(self, i: int) -> dict[int, int]:
         """Loops of an operator with their lengths, outer to inner; a window's own loops are left out."""
         op, base = self.ops[i], self.base[i]
-        extents = op.out if op.kind is OpKind.WINDOW else (*op.out, *op.red)
+        extents = op.out if op.kind is _WINDOW else (*op.out, *op.red)
         return {self._find(base + k): extent for k, extent in enumerate(extents)}
 
     def _join_unless_diagonal(self, pairs: list[tuple[int, int]]) -> None:
         before = list(self.parent)
         for a, b in pairs:
             self._join(a, b)
-        if self._diagonals():
+        if self._has_diagonal():
             self.parent = before
 
-    def _diagonals(self) -> int:
-        """How many operators have two loops that have become one; all loops then point at the one that stands."""
+    def _has_diagonal(self) -> bool:
+        """Whether an operator has two loops that have become one; all loops then point at the one that stands."""
         self._flatten()
-        parent, ends = self.parent, (*self.base[1:], len(self.parent))
-        return sum(len(set(parent[base:end])) < end - base for base, end in zip(self.base, ends, strict=True))
-
-    def _edge(self, consumer: int, read: Read) -> None:
-        made = self.program.storage[read.storage].producer
-        producer = None if made is None else self.position.get(made)
-        if producer is None:
-            self.outside.setdefault(read.storage, []).append((consumer, read))
-            return
-        if read.barrier or read.closed or joins_many(self.ops[producer]) or self.ops[producer].in_place:
-            self.blocked += 1
-            self.cut += not through_block(read, self.ops[producer])
-            self.edges.append((producer, consumer))
-            self.in_place.append(False)
-            return
-        target = self.base[consumer]
-        for atom, walk in enumerate(read.walks, self.base[producer]):
-            if walk >= 0:
-                self._join(atom, target + walk)
-        self.edges.append((producer, consumer))
-        self.in_place.append(read.apart)
+        parent = self.parent
+        return any(len(set(parent[base:end])) < end - base for base, end in zip(self.base, self.ends, strict=True))
 
     def build(self) -> Nest:
-        conflicts = self._diagonals()
+        self._flatten()
         loops = self.parent
+        conflicts = 0
         out: list[tuple[int, ...]] = []
         red: list[tuple[int, ...]] = []
-        for op, base in zip(self.ops, self.base, strict=True):
+        own: list[frozenset[int]] = []
+        for op, base, end in zip(self.ops, self.base, self.ends, strict=True):
             middle = base + len(op.out)
             out.append(tuple(loops[base:middle]))
-            red.append(tuple(loops[middle : middle + len(op.red)]))
+            red.append(tuple(loops[middle:end]))
+            every = frozenset(loops[base:end])
+            conflicts += len(every) < end - base
+            own.append(frozenset(out[-1]) if op.kind is _WINDOW else every)
         extent = dict(zip(loops, self.lengths, strict=True))
-        self.out, self.red, self.extent = out, red, extent
-        self.own = [
-            frozenset(mine) if op.kind is OpKind.WINDOW else frozenset((*mine, *folded))
-            for op, mine, folded in zip(self.ops, out, red, strict=True)
-        ]
+        self.out, self.red, self.extent, self.own = out, red, extent, own
         kinds = [op.kind for op in self.ops]
-        heads = tuple(i for i, kind in enumerate(kinds) if kind is OpKind.CONTRACTION)
-        folds = tuple(i for i, kind in enumerate(kinds) if kind is OpKind.REDUCE)
+        heads = tuple(i for i, kind in enumerate(kinds) if kind is _CONTRACTION)
+        folds = tuple(i for i, kind in enumerate(kinds) if kind is _REDUCE)
         reduced_sets = {frozenset(red[i]) for i in folds}
         upstream = self._upstream(heads)
         attention = len(heads) == 2 and self._is_attention(heads, folds, upstream)
@@ -214,11 +229,11 @@ class _NestBuilder:
         stray = 0 if attention else self._strays(heads, span, upstream)
         apart = self.blocked > 0 or len(reduced_sets) > 1 or stray > 0
         one_block = apart and not self.cut and not self.program.overwrites and fits_block(self.ops)
-        template = Template.BLOCK if one_block else self._template(heads, folds, attention, span)
+        template = Template.BLOCK if one_block else self._template(kinds, heads, folds, attention)
         branches = len(self.inlined) if joins_many(self.ops[span]) else 0  # all alike: they count as nothing
         facts = GroupFacts(
             size=len(self.ops) - branches,
-            opaque=kinds.count(OpKind.OPAQUE),
+            opaque=kinds.count(_OPAQUE),
             contractions=len(heads), reductions=len(folds), blocked=self.blocked,
             conflicts=conflicts, stray=stray, reduction_sets=len(reduced_sets),
             late_reductions=len(folds) if heads and not attention else 0,
@@ -284,9 +299,9 @@ class _NestBuilder:
         for i in range(len(self.ops)):
             if i == span or i in self.inlined or i in heads:
                 continue
+            whole = not heads or i in upstream
             for owner in served[i] or (span,):
-                whole = not heads or i in upstream
-                if not self.own[i] <= (self.own[owner] if whole else frozenset(self.out[owner])):
+                if not self.own[i].issubset(self.own[owner] if whole else self.out[owner]):
                     strays += 1
                     break
         return strays
@@ -345,14 +360,16 @@ class _NestBuilder:
                 below.add(consumer)
         return second in below
 
-    def _template(self, heads: tuple[int, ...], folds: tuple[int, ...], attention: bool, span: int) -> Template:
-        if any(op.kind is OpKind.OPAQUE for op in self.ops):
+    def _template(
+        self, kinds: Sequence[OpKind], heads: tuple[int, ...], folds: tuple[int, ...], attention: bool
+    ) -> Template:
+        if _OPAQUE in kinds:
             return Template.OPAQUE
         if heads:
             return Template.ATTENTION if attention else Template.CONTRACTION
         if folds:
             return Template.ROW if self._rows_contiguous(folds) else Template.REDUCTION
-        if all(op.kind in _INDEX_ONLY for op in self.ops):
+        if _INDEX_ONLY.issuperset(kinds):
             return Template.MOVEMENT
         return Template.POINTWISE
 

@@ -7,29 +7,25 @@ Results of reductions wait in shared memory; everything else is computed again w
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from fusesolve.access import AccessKind
-from fusesolve.candidates.program import Operator, Program, Read, joins_many
+from fusesolve.candidates.program import Operator, Program
 from fusesolve.legality import ONE_BLOCK_POINTS
 from fusesolve.ops.definition import OpKind
 
 if TYPE_CHECKING:
     from fusesolve.candidates.loops import Nest
 
+# Kinds by names of their own: members of an enumeration take long to look up in inner loops.
+_REDUCE = OpKind.REDUCE
+
 _KINDS = frozenset({OpKind.ELEMENTWISE, OpKind.REDUCE, OpKind.MOVEMENT, OpKind.GATHER, OpKind.GENERATE})
 
 
 def fits_block(ops: Sequence[Operator]) -> bool:
     """Whether one block may do all of these operators: few points each, few results of reductions together."""
-    kept = sum(op.points for op in ops if op.kind is OpKind.REDUCE)
+    kept = sum(op.points for op in ops if op.kind is _REDUCE)
     return kept <= ONE_BLOCK_POINTS and all(
         op.kind in _KINDS and op.points * max(1, op.reduced) <= ONE_BLOCK_POINTS for op in ops
     )
-
-
-def through_block(read: Read, producer: Operator) -> bool:
-    """Whether a block passes a value on although no loops do: it is computed at the index that the reader asks for."""
-    whole = any(axis.kind is AccessKind.WHOLE for axis in read.axes)
-    return not whole and not joins_many(producer) and not producer.in_place
 
 
 class BlockWork:
@@ -41,7 +37,7 @@ class BlockWork:
         storage = program.storage
         self.points = max(op.points * max(1, op.reduced) for op in self.ops)
         self.roots = [
-            op.kind is OpKind.REDUCE
+            op.kind is _REDUCE
             or any(storage[w].required or not set(storage[w].readers) <= nest.position.keys() for w in op.writes)
             for op in self.ops
         ]
@@ -61,12 +57,12 @@ class BlockWork:
         counts = [0.0] * len(self.ops)
         for i in reversed(range(len(self.ops))):
             own = float(self.ops[i].points * max(1, self.ops[i].reduced))
-            if self.ops[i].kind is OpKind.REDUCE or not counts[i]:
+            if self.ops[i].kind is _REDUCE or not counts[i]:
                 counts[i] = own
             elif self.roots[i]:
                 counts[i] += own
             for producer in {producer for producer, consumer in self.nest.edges if consumer == i}:
-                counts[producer] += counts[i] if self.ops[i].kind is not OpKind.REDUCE else own
+                counts[producer] += counts[i] if self.ops[i].kind is not _REDUCE else own
         return counts
 
 
@@ -83,4 +79,3 @@ def fold_lanes(outputs: int, length: int, threads: int) -> int:
 def is_wide(outputs: int, length: int) -> bool:
     """Whether the whole block folds each result."""
     return outputs < 4 and length > 64
-

@@ -7,19 +7,18 @@ Views (reshapes) are gone: they name the same storage, so each operator reads *s
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 
 from fusesolve.access import AccessKind, AccessMap
 from fusesolve.candidates.aliasing import Aliases, find_aliases
 from fusesolve.candidates.atoms import Atoms, Looks, relate_views, same_pairs
-from fusesolve.candidates.siblings import shareable
+from fusesolve.candidates.links import Links
+from fusesolve.candidates.siblings import near_products
 from fusesolve.graph import DType, Graph, Node, TensorType
 from fusesolve.ops import OPS
 from fusesolve.ops.definition import OpDef, OpKind, Work
 
 _CLOSED = frozenset({AccessKind.INDIRECT, AccessKind.WHOLE})
 _APART = frozenset({AccessKind.WINDOW, AccessKind.SHIFTED})
-SOURCE_LIMIT = 6  # sources of a concat that others may compute in place: each element tests every boundary
 SMALL_GROUP_WIDTH = 8  # grouped convolutions with fewer result channels per group are windows, not contractions
 
 
@@ -79,6 +78,14 @@ class Operator:
     reduced: int
     in_place: bool = False
 
+    def moved(self, index: int, node: int, reads: tuple[Read, ...], writes: tuple[int, ...]) -> "Operator":
+        """The same operator of another node."""
+        return Operator(
+            index=index, node=node, kind=self.kind, work=self.work, linear=self.linear, is_double=self.is_double,
+            reads=reads, writes=writes, out=self.out, red=self.red, points=self.points, reduced=self.reduced,
+            in_place=self.in_place,
+        )  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storage:
@@ -128,29 +135,19 @@ class Program:
         )
 
     @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """Elements of each storage."""
+        return tuple(storage.type.size for storage in self.storage)
+
+    @cached_property
+    def links(self) -> Links:
+        """What the operands of each operator say about loops."""
+        return Links(self)
+
+    @cached_property
     def siblings(self) -> tuple[tuple[int, ...], ...]:
-        """For each matrix product, the ones before and after it among the products that read one operand alike.
-
-        Weights do not count: what reads the same weights at two places of a model (the steps of a recurrence) is no
-        layer of several outputs. Nor do other contractions (`siblings.shareable`).
-        """
-        alike: dict[tuple[int, int, tuple[AtomAccess, ...]], list[int]] = {}
-        for op in self.operators:
-            for position in shareable(self.graph, op, self.storage):
-                read = op.reads[position]
-                if not read.barrier:
-                    alike.setdefault((read.storage, position, read.axes), []).append(op.index)
-        near: list[set[int]] = [set() for _ in self.operators]
-        for readers in alike.values():
-            for earlier, later in pairwise(readers):
-                near[earlier].add(later)
-                near[later].add(earlier)
-        return tuple(tuple(sorted(found)) for found in near)
-
-
-def joins_many(op: Operator) -> bool:
-    """Whether the operator concatenates more sources than may be computed at another operator's points."""
-    return len(op.reads) > SOURCE_LIMIT and all(read.apart for read in op.reads)
+        """`siblings.near_products`."""
+        return near_products(self)
 
 
 def build_program(graph: Graph) -> Program:
@@ -207,7 +204,7 @@ class _Builder:
         storage = [number[self.root.get(name, name)] for name in node.reads]
         reads = tuple(read.moved(place) for read, place in zip(like.reads, storage, strict=True))
         writes = tuple(number[name] for name in node.outputs)
-        return replace(like, index=index, node=node_index, reads=reads, writes=writes)
+        return like.moved(index, node_index, reads, writes)
 
     def _first_operator(self, index: int, node_index: int, node: Node, number: Mapping[str, int]) -> Operator:
         """The operator of a node, for all nodes that look like it up to the numbers of what they read and write."""
@@ -391,7 +388,3 @@ def _work_of(node: Node, definition: OpDef) -> Work:
 
 def _computes_doubles(graph: Graph, node: Node) -> bool:
     return any(graph.type_of(name).dtype is DType.F64 for name in (*node.reads, *node.outputs))
-
-
-
-

@@ -10,6 +10,10 @@ from fusesolve.graph import DType, TensorType
 from fusesolve.group import Template
 from fusesolve.ops.definition import OpKind
 
+# Kinds by names of their own: members of an enumeration take long to look up in inner loops.
+_REDUCE = OpKind.REDUCE
+_WINDOW = OpKind.WINDOW
+
 _INDEXED = frozenset({"argmax", "argmin"})
 _EXTREMES = frozenset({"reduce_max", "reduce_min", "argmax", "argmin"})
 _BRANCHING = frozenset({"concat", "pad", "slice_update", "select_scatter"})
@@ -35,7 +39,7 @@ class ResourceWork:
         """The workload's fields that do not depend on what is written."""
         nodes = self.program.graph.nodes
         return {
-            "once": self._once(), "windows": sum(op.kind is OpKind.WINDOW for op in self.ops),
+            "once": self._once(), "windows": sum(op.kind is _WINDOW for op in self.ops),
             "branches": sum(nodes[op.node].op in _BRANCHING for op in self.ops),
             **({} if self.nest.heads else self._folds()),
         }  # fmt: skip
@@ -78,7 +82,7 @@ class ResourceWork:
         passes: dict[int, list[tuple[str, int]]] = {}
         block = self.nest.template is Template.BLOCK
         for i, op in enumerate(self.ops):
-            if op.kind is OpKind.REDUCE and (block or i not in self.nest.inlined):
+            if op.kind is _REDUCE and (block or i not in self.nest.inlined):
                 node = nodes[op.node]
                 source = node.reads[0] if node.op in _EXTREMES else node.outputs[0]
                 kind = _fold_bytes(graph.type_of(source), extreme=node.op in _EXTREMES)
@@ -95,7 +99,7 @@ class ResourceWork:
 
     def result_bytes(self) -> int:
         """Bytes of the results of all reductions, as a block keeps them for their readers, in whole words."""
-        graph, folds = self.program.graph, [op for op in self.ops if op.kind is OpKind.REDUCE]
+        graph, folds = self.program.graph, [op for op in self.ops if op.kind is _REDUCE]
         kinds = [graph.type_of(graph.nodes[op.node].outputs[0]).dtype for op in folds]
         sizes = [max(4, kind.itemsize) if kind.is_float else kind.itemsize for kind in kinds]
         return sum(-(-op.points * size // 4) * 4 for op, size in zip(folds, sizes, strict=True))

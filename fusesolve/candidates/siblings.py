@@ -5,12 +5,13 @@ layer). Its tile takes columns of each second operand; epilogues that join two r
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from fusesolve.graph import Graph
 
 if TYPE_CHECKING:
-    from fusesolve.candidates.program import Operator, Program, Read, Storage
+    from fusesolve.candidates.program import AtomAccess, Operator, Program, Read, Storage
 
 
 def shareable(graph: Graph, op: "Operator", storage: "Sequence[Storage]") -> tuple[int, ...]:
@@ -68,3 +69,23 @@ def heads_served(below: Sequence[frozenset[int]], edges: Sequence[tuple[int, int
         if not below[producer]:
             found[producer] |= found[consumer]
     return found
+
+
+def near_products(program: "Program") -> tuple[tuple[int, ...], ...]:
+    """For each matrix product, the ones before and after it among the products that read one operand alike.
+
+    Weights do not count: what reads the same weights at two places of a model (the steps of a recurrence) is no
+    layer of several outputs. Nor do other contractions (`shareable`).
+    """
+    alike: dict[tuple[int, int, tuple[AtomAccess, ...]], list[int]] = {}
+    for op in program.operators:
+        for position in shareable(program.graph, op, program.storage):
+            read = op.reads[position]
+            if not read.barrier:
+                alike.setdefault((read.storage, position, read.axes), []).append(op.index)
+    near: list[set[int]] = [set() for _ in program.operators]
+    for readers in alike.values():
+        for earlier, later in pairwise(readers):
+            near[earlier].add(later)
+            near[later].add(earlier)
+    return tuple(tuple(sorted(found)) for found in near)

@@ -48,6 +48,13 @@ class KernelTable(Lazy[Kernel]):
             full=bool(self.full[place]), unique=int(self.unique[place]),
         )  # fmt: skip
 
+    def __iter__(self) -> Iterator[Kernel]:
+        columns = (self.members.rows(), self.reads.rows(), self.writes.rows(), self.full.tolist(), self.unique.tolist())
+        return (
+            Kernel(members=members, reads=reads, writes=writes, full=full, unique=unique)
+            for members, reads, writes, full, unique in zip(*columns, strict=True)
+        )
+
     def take(self, rows: Ints) -> "KernelTable":
         """The kernels at these positions."""
         return KernelTable(
@@ -149,18 +156,21 @@ class KernelBlocks(Lazy[Kernel]):
 
     def spans(self, priced: Sequence[bool]) -> list[tuple[int, int]]:
         """(first, last) operator of the kernels whose workload is priced, each pair once, ascending."""
-        found: set[tuple[int, int]] = set()
-        for block in self.pick(priced).blocks:
-            rows = block.members.rows
-            first, last = rows.items[rows.starts[:-1]], rows.items[rows.starts[1:] - 1]
-            for low, high in set(zip(first.tolist(), last.tolist(), strict=True)):
-                items = block.members.items
-                found.update(zip(items[:, low].tolist(), items[:, high].tolist(), strict=True))
-        return sorted(found)
+        keep = np.array(priced, dtype=np.bool_)
+        base = 1 + max((int(block.members.items.max(initial=0)) for block in self.blocks), default=0)
+        codes = [np.zeros(0, dtype=np.int64)]
+        for block in self.blocks:
+            rows, items = block.members.rows, block.members.items.astype(np.int64)
+            kept = np.nonzero(keep[block.unique])[0]
+            first, last = rows.items[rows.starts[kept]], rows.items[rows.starts[kept + 1] - 1]
+            low, high = np.divmod(np.unique(first.astype(np.int64) * items.shape[1] + last), items.shape[1])
+            codes.append((items[:, low] * base + items[:, high]).ravel())
+        return [divmod(code, base) for code in np.unique(np.concatenate(codes)).tolist()]
 
     def priced_count(self, priced: Sequence[bool]) -> int:
         """How many kernels have a priced workload."""
-        return len(self.pick(priced))
+        keep = np.array(priced, dtype=np.bool_)
+        return sum(int(keep[block.unique].sum()) * block.places for block in self.blocks)
 
     def singles(self) -> KernelTable:
         """The kernels of one operator."""

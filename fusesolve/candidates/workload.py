@@ -1,6 +1,5 @@
 """Workloads: the numbers of a group that the cost models price, from its loop nest."""
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate
@@ -17,6 +16,11 @@ from fusesolve.graph import TensorType
 from fusesolve.group import TEMPLATES, THIN_TAPS, Template, Workload
 from fusesolve.ops.definition import OpKind, Work
 
+# Kinds by names of their own: members of an enumeration take long to look up in inner loops.
+_CONTRACTION = OpKind.CONTRACTION
+_REDUCE = OpKind.REDUCE
+_WINDOW = OpKind.WINDOW
+
 _SECTOR = 32  # bytes: the smallest run that DRAM and L2 move at full rate
 _CONVERSION = 1.0  # instructions to widen or narrow a 16-bit element (notes of the register study, section 4)
 
@@ -32,6 +36,7 @@ class Measure:
         self.orders = self._loop_orders()
         self.points = prod(nest.extent[loop] for loop in self.kernel)
         self.external = tuple(self._external())
+        self.walks = [nest.indices(i, read) for i, read in self.external]
         self.touched = self._touched()
         self.contraction = ContractionWork(program, nest)
         self.resources = ResourceWork(program, nest, self._whole_order(), self.external)
@@ -78,7 +83,7 @@ class Measure:
     def _kernel_loops(self) -> frozenset[int]:
         span = self.nest.span
         loops = frozenset(self.nest.out[span])
-        if self.ops[span].kind is not OpKind.WINDOW:
+        if self.ops[span].kind is not _WINDOW:
             loops |= frozenset(self.nest.red[span])
         return loops
 
@@ -89,7 +94,7 @@ class Measure:
         """
         span = self.nest.span
         op = self.ops[span]
-        if op.kind is OpKind.REDUCE and op.reads:
+        if op.kind is _REDUCE and op.reads:
             return (tuple(self.nest.indices(span, op.reads[0])),)
         if self.nest.facts.side_by_side:
             return tuple(dict.fromkeys(self.nest.out[head] for head in self.nest.heads))
@@ -102,31 +107,29 @@ class Measure:
         return tuple(dict.fromkeys(loop for loop in order if loop >= 0))
 
     def _external(self) -> Iterator[tuple[int, Read]]:
-        inside = self.nest.position
-        for i, op in enumerate(self.ops):
-            for read in op.reads:
-                made = self.program.storage[read.storage].producer
-                if made is None or made not in inside:
-                    yield i, read
+        inside, links = self.nest.position, self.program.links
+        for i, member in enumerate(self.nest.members):
+            for link in links[member]:
+                if link.producer not in inside:
+                    yield i, link.read
 
     def _touched(self) -> dict[int, int]:
         """Bytes read of each storage: the parts that are touched, once for each order in which it is walked.
 
         The operands of a contraction are read in tiles, which share the cache whatever their order.
         """
+        sizes, heads, inlined = self.program.sizes, self.nest.heads, self.nest.inlined
         whole: dict[int, set[tuple[int, ...]]] = {}
-        parts: Counter[int] = Counter()
-        for i, read in self.external:
-            tensor = self.program.storage[read.storage].type
-            if read.elements < tensor.size or i in self.nest.inlined:
-                parts[read.storage] += read.elements
+        parts: dict[int, int] = {}
+        for (i, read), walk in zip(self.external, self.walks, strict=True):
+            if read.elements < sizes[read.storage] or i in inlined:
+                parts[read.storage] = parts.get(read.storage, 0) + read.elements
             else:
-                whole.setdefault(read.storage, set()).add(() if self.nest.heads else tuple(self.nest.indices(i, read)))
+                whole.setdefault(read.storage, set()).add(() if heads else tuple(walk))
         found: dict[int, int] = {}
         for index in (*whole, *(index for index in parts if index not in whole)):
-            tensor = self.program.storage[index].type
-            elements = len(whole[index]) * tensor.size if index in whole else min(tensor.size, parts[index])
-            found[index] = elements * tensor.dtype.itemsize
+            elements = len(whole[index]) * sizes[index] if index in whole else min(sizes[index], parts[index])
+            found[index] = elements * self.program.storage[index].type.dtype.itemsize
         return found
 
     def _evaluations(self) -> list[float]:
@@ -142,7 +145,7 @@ class Measure:
             if nest.heads:
                 counts[i] = float(self.ops[i].points)
                 continue
-            loops = nest.loops(i).union(nest.red[i] if self.ops[i].kind is OpKind.REDUCE else ())
+            loops = nest.loops(i).union(nest.red[i] if self.ops[i].kind is _REDUCE else ())
             hoisted = hoist and not loops & nest.reduced and loops <= self.kernel
             counts[i] = float(rows if hoisted else self.points)
         if nest.template is Template.ATTENTION:
@@ -155,13 +158,12 @@ class Measure:
         """An operator computed in place runs once per point (and per window element) of each reader."""
         if not self.nest.inlined:
             return
-        producer_of = {value: i for i, op in enumerate(self.ops) for value in op.writes}
+        position, links = self.nest.position, self.program.links
         for consumer in reversed(range(len(self.ops))):
-            op = self.ops[consumer]
-            for read in op.reads:
-                i = producer_of.get(read.storage)
+            for link in links[self.nest.members[consumer]]:
+                i = position.get(link.producer)
                 if i is not None and i in self.nest.inlined:
-                    counts[i] += counts[consumer] * _redundancy(op, read, self.ops[i])
+                    counts[i] += counts[consumer] * _redundancy(self.ops[consumer], link.read, self.ops[i])
 
     def _common(self) -> dict[str, Any]:
         counts = self._evaluations()
@@ -172,7 +174,7 @@ class Measure:
         return {
             "fma": fma, "alu": alu + converted, "sfu": sfu, "vector": vector + converted,
             **self._thin(counts),
-            "instructions": sum(op.work.instructions for op in self.ops if op.kind is not OpKind.CONTRACTION),
+            "instructions": sum(op.work.instructions for op in self.ops if op.kind is not _CONTRACTION),
             "scratch": max(op.work.scratch for op in self.ops),
             "full_reads": len(full),
             "row_reads": len(partial),
@@ -192,10 +194,10 @@ class Measure:
         """Multiply-adds, other arithmetic, special functions and vector instructions of all but the contractions."""
         fma = alu = sfu = vector = 0.0
         for op, count in zip(self.ops, counts, strict=True):
-            if op.kind is OpKind.CONTRACTION:
+            if op.kind is _CONTRACTION:
                 continue
             work = op.work
-            if op.kind is OpKind.WINDOW:
+            if op.kind is _WINDOW:
                 count *= max(1, op.reduced)
                 work = work if work.fma + work.alu + work.sfu > 0 else Work(fma=1.0)
             fma += work.fma * count
@@ -208,7 +210,7 @@ class Measure:
         """Multiply-adds of convolutions of few channels: as vector instructions, and in whole steps of an array."""
         fma = mma = 0.0
         for op, count in zip(self.ops, counts, strict=True):
-            if op.kind is OpKind.WINDOW and op.linear and not op.work.fma + op.work.alu + op.work.sfu:
+            if op.kind is _WINDOW and op.linear and not op.work.fma + op.work.alu + op.work.sfu:
                 taps = prod(self.program.graph.type_of(self.program.graph.nodes[op.node].reads[1]).shape[2:])
                 fma += count * max(1, op.reduced)
                 mma += count * max(1, op.reduced) / taps * -(-taps // THIN_TAPS) * THIN_TAPS
@@ -252,8 +254,7 @@ class Measure:
         partial: dict[int, int] = {}
         staged: dict[int, int] = {}
         inner = {order[-1] for order in self.orders if order} or {-1}
-        for consumer, read in self.external:
-            loops = list(self.nest.indices(consumer, read))
+        for (consumer, read), loops in zip(self.external, self.walks, strict=True):
             storage = self.program.storage[read.storage]
             if consumer not in self.nest.inlined and inner.isdisjoint(loops):
                 partial[read.storage] = 1
@@ -286,28 +287,27 @@ class Measure:
         return bool(loops) and self._run(loops) * size < _SECTOR
 
     @cached_property
-    def _last_use(self) -> dict[int, int]:
-        """The last position at which each value is read, else the one that makes it; values read from memory first."""
-        last = {value: i for i, op in enumerate(self.ops) for value in op.writes}
+    def _lives(self) -> tuple[dict[int, int], list[int]]:
+        """The last position at which each value is read, else the one that makes it, and the live values of one point.
+
+        The second is told for each position, nothing being kept after its last use; all loads come first.
+        """
+        change = [0] * (len(self.ops) + 1)
+        last: dict[int, int] = {}
         for i, op in enumerate(self.ops):
             for read in op.reads:
+                change[0] += read.storage not in last
                 last[read.storage] = i
-        return last
-
-    @cached_property
-    def _live_counts(self) -> list[int]:
-        """Live values of one point at each position, nothing being kept after its last use; all loads come first."""
-        change = [0] * (len(self.ops) + 1)
-        first = {value: i for i, op in enumerate(self.ops) for value in op.writes}
-        for value, last in self._last_use.items():
-            change[first.get(value, 0)] += 1
-            change[last + 1] -= 1
-        return list(accumulate(change[:-1]))
+            change[i] += len(op.writes)
+            last.update(dict.fromkeys(op.writes, i))
+        for i in last.values():
+            change[i + 1] -= 1
+        return last, list(accumulate(change[:-1]))
 
     def _live(self, writes: tuple[int, ...]) -> int:
         """Most live values of one point when all loads come first and what is written is kept to the end."""
-        counts = self._live_counts
-        after = sorted(self._last_use[value] for value in writes)
+        last, counts = self._lives
+        after = sorted(last[value] for value in writes)
         kept = 0
         most = len(self.touched)
         for i, count in enumerate(counts):
@@ -319,7 +319,7 @@ class Measure:
     def _row(self) -> dict[str, Any]:
         """Passes over a row, what a held row keeps, what a row that is not held reads again (per further pass)."""
         nest = self.nest
-        deep = [i for i in range(len(self.ops)) if nest.loops(i) & nest.reduced or self.ops[i].kind is OpKind.REDUCE]
+        deep = [i for i in range(len(self.ops)) if nest.loops(i) & nest.reduced or self.ops[i].kind is _REDUCE]
         passes = 1 + max((nest.stage[i] for i in deep), default=0)
         storage = self.program.storage
         visits = {index: len(found) for (index, _), found in self._visits().items() if len(found) > 1}
@@ -345,7 +345,7 @@ class Measure:
                 inside = None if made is None else nest.position.get(made)
                 loops = tuple(nest.indices(i, read))
                 if inside is not None:
-                    if self.ops[inside].kind is not OpKind.REDUCE and nest.loops(inside) & nest.reduced:
+                    if self.ops[inside].kind is not _REDUCE and nest.loops(inside) & nest.reduced:
                         runs[inside] |= runs[i]
                 elif nest.reduced.intersection(loops) and 2 * self._walked(loops) > self.points:
                     found.setdefault((read.storage, loops), set()).update(runs[i])
@@ -366,5 +366,5 @@ def _is_narrow(tensor: TensorType) -> bool:
 def _redundancy(consumer: Operator, read: Read, producer: Operator) -> float:
     """Times that a producer's element is computed per point of a consumer that computes it in place."""
     if any(axis.kind is AccessKind.WINDOW for axis in read.axes):
-        return float(max(1, consumer.reduced)) if consumer.kind is OpKind.WINDOW else 1.0
+        return float(max(1, consumer.reduced)) if consumer.kind is _WINDOW else 1.0
     return min(1.0, producer.points / max(1, consumer.points))

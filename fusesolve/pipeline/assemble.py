@@ -15,6 +15,7 @@ from fusesolve.cost.table import TERMS
 from fusesolve.graph import Node
 from fusesolve.hardware import HardwareProfile
 from fusesolve.importers.native import native_document
+from fusesolve.pipeline.collector import uncollected
 from fusesolve.pipeline.levels import levels_record
 from fusesolve.pipeline.memory import peak_memory
 from fusesolve.pipeline.planning import Planning
@@ -27,6 +28,7 @@ from fusesolve.solve import SolveResult, Status
 MODEL_ERROR = 0.10  # a gain below this share of the unfused time is within the simulator's error
 
 
+@uncollected
 def assemble(
     planning: Planning, kernels: Sequence[Kernel], result: SolveResult, scheduled: Scheduled | None = None
 ) -> Plan:
@@ -39,6 +41,7 @@ def assemble(
     exists = result.objective is not None
     groups = assemble_groups(planning, order, scheduled) if exists else ()
     unfused_ns = unfused.objective
+    peak = peak_memory(program, order)
     gain = unfused_ns / result.objective if exists and unfused_ns and result.objective else None
     return Plan(
         fusesolve_version=__version__,
@@ -49,10 +52,10 @@ def assemble(
         gap=_gap(result), unfused_ns=unfused_ns, speedup=gain,
         dram_bytes=sum(g.dram_bytes for g in groups) if exists else None,
         unfused_dram_bytes=_dram(planning.priced, alone) if unfused_ns is not None else None,
-        peak_memory_bytes=_peak(program, order, groups, scheduled) if exists else None,
+        peak_memory_bytes=(peak if scheduled is None else _peak(program, order, groups)) if exists else None,
         unfused_peak_memory_bytes=peak_memory(program, alone) if unfused_ns is not None else None,
         space=_space_record(planning.priced), seconds=dict(planning.clock.seconds),
-        groups=groups, warnings=_warnings(planning, program, order),
+        groups=groups, warnings=_warnings(planning, program, peak),
         conflicts=_conflicts(planning, result), levels=levels_record(planning.options.objective, result),
     )  # fmt: skip
 
@@ -103,12 +106,8 @@ def _timing(
     return found
 
 
-def _peak(
-    program: Program, order: Sequence[Kernel], groups: Sequence[PlannedGroup], scheduled: Scheduled | None
-) -> int:
-    """Peak memory (bytes) of kernels one after the other, or as they overlap on streams."""
-    if scheduled is None:
-        return peak_memory(program, order)
+def _peak(program: Program, order: Sequence[Kernel], groups: Sequence[PlannedGroup]) -> int:
+    """Peak memory (bytes) of kernels as they overlap on streams."""
     start = [group.start_ns for group in groups]
     return peak_of_schedule(program, order, start, [group.start_ns + group.latency_ns for group in groups])
 
@@ -160,7 +159,8 @@ def _uncalibrated(profile: HardwareProfile) -> str:
     return f"profile {profile.name} is uncalibrated: its constants are its family's or the model's defaults{expected}"
 
 
-def _warnings(planning: Planning, program: Program, order: Sequence[Kernel]) -> tuple[str, ...]:
+def _warnings(planning: Planning, program: Program, peak: int) -> tuple[str, ...]:
+    """What the user should know; `peak`: bytes that the kernels take one after the other."""
     found = [*planning.warnings, *planning.graph.warnings]
     if planning.profile.uncalibrated:
         found.append(_uncalibrated(planning.profile))
@@ -169,7 +169,6 @@ def _warnings(planning: Planning, program: Program, order: Sequence[Kernel]) -> 
         if node.op == "opaque" and not any(node.source in line for line in found):
             found.append(f"{node.source}: priced by its bytes alone, it is opaque to the planner")
     size = planning.profile.memory.dram.size
-    peak = peak_memory(program, order)
     if peak > size:
         found.append(f"peak memory {peak} bytes is above the device's {size} bytes")
     if planning.priced.space.cut_by:

@@ -13,6 +13,7 @@ from fusesolve.cost.table import PriceOptions
 from fusesolve.errors import InternalError
 from fusesolve.graph import Graph
 from fusesolve.hardware import HardwareProfile
+from fusesolve.pipeline.collector import uncollected
 from fusesolve.pipeline.columns import ColumnSet, apply_pins, by_source, find_operators, make_problem
 from fusesolve.pipeline.levels import refine_plan
 from fusesolve.pipeline.memory import constant_bytes
@@ -173,6 +174,7 @@ def prepare(
     )
 
 
+@uncollected
 def enumerate_space(
     graph: Graph, options: PlanOptions, *, clock: Clock, report: Report | None = None, separable: Sequence[str] = ()
 ) -> Space:
@@ -190,6 +192,7 @@ def enumerate_space(
     return space
 
 
+@uncollected
 def price_planning(
     space: Space, graph: Graph, profile: HardwareProfile, options: PlanOptions, *, workers: int, clock: Clock,
     warnings: tuple[str, ...] = (), report: Report | None = None, priced: Priced | None = None,

@@ -64,14 +64,11 @@ def take_sample(blocks: ColumnBlocks, look: Look) -> Sample:
     kinds: list[Ints] = []
     first: list[Ints] = []
     tables = []
-    for block in blocks.blocks:
+    for number, block in enumerate(blocks.blocks):
         found, chosen = _kinds(block, look)
         kinds.append(found)
         first.append(chosen)
-        size = len(block)
-        tables.append(
-            block.take(np.repeat(chosen, size), np.tile(np.arange(size, dtype=np.int64), len(chosen)))
-        )
+        tables.append(blocks.at_places(number, chosen))
     starts = np.cumsum([0, *(len(table) for table in tables)], dtype=np.int64)
     return Sample(
         blocks=blocks, kinds=tuple(kinds), first=tuple(first), starts=starts, table=stack_tables(tables)

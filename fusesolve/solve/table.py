@@ -4,7 +4,7 @@ A table has a row for every column. Blocks keep what repeats once: a list of col
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,14 @@ class ColumnTable(Lazy[Column]):
             members=self.members.row(place), reads=self.reads.row(place), writes=self.writes.row(place),
             cost=int(self.cost[place]), tie=int(self.tie[place]), full=bool(self.full[place]),
         )  # fmt: skip
+
+    def __iter__(self) -> Iterator[Column]:
+        lists = (self.members.rows(), self.reads.rows(), self.writes.rows())
+        columns = zip(*lists, self.cost.tolist(), self.tie.tolist(), self.full.tolist(), strict=True)
+        return (
+            Column(members=members, reads=reads, writes=writes, cost=cost, tie=tie, full=full)
+            for members, reads, writes, cost, tie, full in columns
+        )
 
     def take(self, rows: Ints) -> "ColumnTable":
         """The columns at these positions."""
@@ -132,6 +140,7 @@ class ColumnBlocks(Lazy[Column]):
 
     blocks: tuple[ColumnBlock, ...]
     starts: Ints
+    _seen: dict[tuple[int, bytes], ColumnTable] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
         return int(self.starts[-1])
@@ -142,6 +151,16 @@ class ColumnBlocks(Lazy[Column]):
     def item(self, place: int) -> Column:
         """The column at position `place`."""
         return self.take(np.array([place], dtype=np.int64)).item(0)
+
+    def at_places(self, number: int, places: Ints) -> ColumnTable:
+        """All columns of block `number` at these places, those of a place together; remembered."""
+        key = number, places.tobytes()
+        found = self._seen.get(key)
+        if found is None:
+            block = self.blocks[number]
+            row = np.tile(np.arange(len(block), dtype=np.int64), len(places))
+            found = self._seen[key] = block.take(np.repeat(places, len(block)), row)
+        return found
 
     def take(self, rows: Ints) -> ColumnTable:
         """The columns at these positions, as a table."""
