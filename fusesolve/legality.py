@@ -172,7 +172,8 @@ LIMIT_RULES: tuple[LimitRule, ...] = (
     ),
     LimitRule(
         name="argument-bytes", resource="argument_bytes", path="limits.argument_bytes", unit="bytes",
-        doc="The kernel's arguments fit in the parameter space.",
+        doc="The kernel's arguments fit in the parameter space. A concat of more operands than one kernel can name is "
+        "planned in steps, each of which joins neighbours; an opaque kernel takes its operands in its own way.",
         limit=lambda p: None if p.limits is None else p.limits.argument_bytes,
         lever="fewer tensors in one kernel",
     ),

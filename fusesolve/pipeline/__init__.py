@@ -15,7 +15,7 @@ from fusesolve.hardware_yaml import load_profile
 from fusesolve.importers import load_graph
 from fusesolve.pipeline.assemble import assemble
 from fusesolve.pipeline.columns import ColumnSet
-from fusesolve.pipeline.devices import fit_dtypes
+from fusesolve.pipeline.devices import fit_graph
 from fusesolve.pipeline.options import Bindings, Event, PlanOptions, Report
 from fusesolve.pipeline.planning import Clock, Planning, prepare
 from fusesolve.pipeline.policy import check_strategy, follow_policy
@@ -105,7 +105,7 @@ def begin(
         progress(Event(stage="import"))
     if isinstance(graph, str):
         graph = load_graph(graph, bind=bind or {}, strict=strict, as_dtype=options.as_dtype)
-    graph, warnings = fit_dtypes(graph, profile)
+    graph, warnings = fit_graph(graph, profile)
     clock.lap("import", since)
     count = workers if workers is not None else min(8, os.cpu_count() or 1)
     return prepare(

@@ -1,11 +1,19 @@
-"""What types a device computes in, and graphs made to fit."""
+"""What types a device computes in, what its kernels can name, and graphs made to fit."""
 
 from fusesolve.errors import InputError
 from fusesolve.graph import DType, Graph
 from fusesolve.hardware import HardwareProfile
 from fusesolve.importers.retype import retype_graph
+from fusesolve.pipeline.wide import fit_arguments
 
 _WIDER_THAN_HALF = frozenset({DType.F32, DType.F64, DType.BF16})
+
+
+def fit_graph(graph: Graph, profile: HardwareProfile) -> tuple[Graph, tuple[str, ...]]:
+    """The graph as the device can run it: in its types (`fit_dtypes`), by its arguments (`fit_arguments`), warnings."""
+    typed, retyped = fit_dtypes(graph, profile)
+    fitted, stepped = fit_arguments(typed, profile)
+    return fitted, (*retyped, *stepped)
 
 
 def fit_dtypes(graph: Graph, profile: HardwareProfile) -> tuple[Graph, tuple[str, ...]]:

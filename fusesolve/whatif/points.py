@@ -14,7 +14,7 @@ from fusesolve.graph import Graph
 from fusesolve.hardware import HardwareProfile, replace_leaf
 from fusesolve.hardware_yaml import NumberPath, profile_from_definition
 from fusesolve.importers.native import native_document
-from fusesolve.pipeline.devices import fit_dtypes
+from fusesolve.pipeline.devices import fit_graph
 from fusesolve.pipeline.options import PlanOptions
 from fusesolve.whatif.axes import Axis
 
@@ -174,7 +174,7 @@ def _all_problems(texts: Sequence[str]) -> str:
 
 def _subject(subjects: list[Subject], graph: Graph, profile: HardwareProfile) -> int:
     """The number of the graph as the device computes it, added where it is new."""
-    fitted, warnings = fit_dtypes(graph, profile)
+    fitted, warnings = fit_graph(graph, profile)
     digest = _sha256(native_document(fitted))
     for number, known in enumerate(subjects):
         if known.sha256 == digest and known.graph.name == fitted.name:

@@ -21,6 +21,8 @@ def evaluate(device: Device, w: Columns, tile: Columns) -> tuple[dict[str, Array
         device, w, demand=nothing + 32.0, threads=tile["threads"], blocks=blocks, shared=nothing, code=nothing + 4096.0,
         dram_bytes=dram,
     )  # fmt: skip
+    if device.profile.limits is not None:  # it is not generated: how it is handed many operands is its own affair
+        res["argument_bytes"] = np.minimum(res["argument_bytes"], device.profile.limits.argument_bytes)
     found = t.stream_terms(device, w) | t.pipe_terms(device, w, np.minimum(blocks, device.units), nothing)
     found["latency"] = nothing + device.dram_latency + device.constant("opaque_block", 1.0e-6)
     return res, found | t.overhead_terms(device, res)

@@ -64,7 +64,7 @@ def _resources(device: Device, part: Columns, present: NDArray[np.bool_]) -> dic
     count = present.sum(axis=1)
     threads = part["threads"].max(axis=1)
     wanted = (part["registers"] + part["spill_bytes"] / 4.0).max(axis=1)
-    arrays = (part["argument_bytes"].sum(axis=1) - 16.0 * count) / t.ARGUMENT_BYTES
+    arrays = (part["argument_bytes"].sum(axis=1) - t.FIXED_ARGUMENT_BYTES * count) / t.ARGUMENT_BYTES
     found = t.resources(
         device, {"arrays": arrays}, demand=wanted, threads=threads, blocks=part["blocks"].sum(axis=1),
         shared=part["shared_bytes"].max(axis=1), code=part["code_bytes"].sum(axis=1) + LOOK_UP_CODE * count,

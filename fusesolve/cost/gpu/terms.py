@@ -16,6 +16,7 @@ OVERLAP_LATENCY = 3.0  # p-norm of stream time and row latency: real overlap is 
 OVERLAP_ARITHMETIC = 6.0  # p-norm of memory and arithmetic time
 REST_OF_PIPES = 0.15  # share of the lesser pipes' time that the greatest one does not hide
 ARGUMENT_BYTES = 56  # a 1-D array argument of a Numba kernel (7 fields of 8 bytes)
+FIXED_ARGUMENT_BYTES = 16  # of each kernel
 LEAST_REGISTERS = 8.0
 REGISTER_STEP = 8.0  # registers of a thread are allocated in steps
 ROOM = 1.15  # of the registers that a kernel asks for: as far as it may go where no block is lost
@@ -122,7 +123,7 @@ def resources(
         "code_bytes": np.broadcast_to(
             _as_compiled(w, "code_bytes", np.ceil(np.maximum(code, LEAST_CODE) / 128.0) * 128.0), shape
         ),
-        "argument_bytes": np.broadcast_to(ARGUMENT_BYTES * w["arrays"] + 16.0, shape),
+        "argument_bytes": np.broadcast_to(ARGUMENT_BYTES * w["arrays"] + float(FIXED_ARGUMENT_BYTES), shape),
         "barriers": np.ones(shape),
         "dram_bytes": np.broadcast_to(dram_bytes, shape),
     }
