@@ -88,6 +88,8 @@ class Workload:
     thin_fma: float = 0.0  # part of `fma`: multiply-adds of convolutions of few channels a group (depthwise)
     thin_mma: float = 0.0  # the same as a matrix array does them: its windows in steps of THIN_TAPS points
     side_work: float = 0.0  # contraction: fma-pipe instructions of prologues per operand element loaded
+    left_made: int = 0  # contraction: arrays that the kernel makes an element of the left operand from; 0: it lies so
+    right_made: int = 0  # the same for the right operand
     instructions: float = 0.0  # machine instructions of one point (code size), inlined copies
     scratch: int = 0  # worst extra registers of an inlined sequence
     once: float = 0.0  # machine instructions that first uses add to a kernel once (shared slow paths)

@@ -16,6 +16,7 @@ from fusesolve.ops.definition import OpKind
 _ELEMENTWISE = OpKind.ELEMENTWISE
 
 _CONVOLUTIONS = frozenset({"conv1d", "conv2d", "conv3d"})
+_COMPUTING = frozenset({OpKind.ELEMENTWISE, OpKind.WINDOW, OpKind.GATHER})  # not from where chunks of bytes lie
 _WINDOWED = frozenset({AccessKind.WINDOW, AccessKind.SHIFTED})
 
 
@@ -131,8 +132,32 @@ class ContractionWork:
         return {
             "operand_bytes": max(t.dtype.itemsize for t in types), "sum_bytes": sum_bytes(types),
             "tensor_rate": _tensor_index(next(iter(dtypes))) if len(dtypes) == 1 else -1,
-            "side_work": self._side_work(),
+            "side_work": self._side_work(), "left_made": self._made(0), "right_made": self._made(1),
         }  # fmt: skip
+
+    def _made(self, position: int) -> int:
+        """Arrays that an element of an operand is computed from in the kernel, 0 where it lies as it is read.
+
+        Index maps alone compute nothing: chunks are copied from where they lie.
+        """
+        reads = [self.ops[head].reads[position : position + 1] for head in self.nest.heads]
+        return max((len(self._sources(read)) for found in reads for read in found), default=0)
+
+    def _sources(self, read: Read) -> frozenset[int]:
+        """Storage that the operators in front of an operand read from memory, nothing where none of them computes."""
+        found: set[int] = set()
+        computes = False
+        open_ = [read]
+        while open_:
+            storage = open_.pop().storage
+            made = self.program.storage[storage].producer
+            place = None if made is None else self.nest.position.get(made)
+            if place is None or place not in self.nest.upstream:
+                found.add(storage)
+                continue
+            computes = computes or self.ops[place].kind in _COMPUTING
+            open_ += self.ops[place].reads
+        return frozenset(found) if computes else frozenset()
 
     def _side_work(self) -> float:
         """Instructions of prologues per operand element that they make; special functions count four."""

@@ -164,6 +164,7 @@ CONSTANTS: Mapping[str, Dimension] = {
     "stream_event": _S,
     "fma_efficiency": _R,
     "generated_share": _R,
+    "warp_share": _R,
     "staging_share": _R,
     "port": _BW,
     "pointwise_block": _S,

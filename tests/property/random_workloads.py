@@ -73,13 +73,14 @@ def _product(rng: np.random.Generator) -> dict[str, float | int]:
     n *= parts
     points = batch * m * n
     common = _streams(rng, points)
+    made = [int(rng.integers(1, 4)) if rng.random() < 0.2 else 0 for _ in range(2)]
     a, b = batch * m * k * size, (batch if rng.random() < 0.5 else 1) * k * n * size
     return common | {
         "batch": batch, "m": m, "n": n, "k": k, "parts": parts, "joined": int(rng.choice((1, parts))),
         "mma": float(points) * k, "operand_bytes": size,
         "tensor_rate": TENSOR_TYPES.index(kind) if rng.random() < 0.9 else -1,
         "read_bytes": a + b + int(common["read_bytes"]), "plain": int(rng.random() < 0.3),
-        "side_work": float(rng.integers(0, 20)) if rng.random() < 0.3 else 0.0,
+        "side_work": float(rng.integers(0, 20)) if any(made) else 0.0, "left_made": made[0], "right_made": made[1],
         "footprint_bytes": a + b + int(common["read_bytes"]) + int(common["write_bytes"]),
         "warm_read_bytes": int((a + b) * rng.choice((0.0, 0.5, 1.0))),
     }  # fmt: skip
@@ -101,8 +102,8 @@ def _image(rng: np.random.Generator) -> dict[str, float | int]:
         "batch": 1, "m": m, "n": results, "k": 9 * channels, "mma": 9.0 * m * results * channels, "taps": 9,
         "image_rows": rows, "image_cols": cols, "operand_bytes": 4, "tensor_rate": TENSOR_TYPES.index("f32"),
         "read_bytes": read, "write_bytes": write, "footprint_bytes": read + write, "warm_read_bytes": read // 2,
-        "warm_write_bytes": 0, "plain": int(rng.random() < 0.5), "side_work": 0.0, "double": 0,
-        "weight_bytes": 36 * channels * results,
+        "warm_write_bytes": 0, "plain": int(rng.random() < 0.5), "double": 0,
+        "side_work": 0.0, "left_made": 0, "right_made": 0, "weight_bytes": 36 * channels * results,
     }  # fmt: skip
 
 
@@ -235,6 +236,7 @@ LEVERS: dict[str, Lever] = {
     "measured L2 stream": _constant("l2_stream"),
     "measured kernel floor": _constant("kernel_floor", less=True),
     "measured GEMM efficiency": _constant("gemm_efficiency"),
+    "share of products of one warp": _constant("warp_share"),
     "measured GEMM latency": _constant("gemm_latency", less=True),
     "measured GEMM drain": _constant("gemm_drain"),
     "measured row latency": _constant("row_latency", less=True),

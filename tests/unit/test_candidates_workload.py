@@ -93,8 +93,21 @@ def test_a_matmul_with_prologue_and_epilogue():
     whole = group(found, "p", "m", "a", "y").workload
     assert whole.plain == 0
     assert whole.side_work == 1  # one instruction per element of x
+    assert (bare.left_made, whole.left_made, whole.right_made) == (0, 1, 0)
     assert whole.read_bytes == 2 * (256 * 128 + 128 * 512 + 512 + 256 * 512)
     assert whole.write_bytes == 2 * 256 * 512
+
+
+def test_operands_that_are_computed_know_how_many_arrays_they_are_made_of():
+    found = program(
+        ["x: f16[64,32]", "s: f16[32]", "w: i8[128,32]", "t: f16[1,32]"],
+        ["a = mul(x, s)", "b = add(a, s)", "wf = cast(w; to=f16)", "ws = mul(wf, t)", "wt = transpose(ws; perm=1-0)",
+         "m = matmul(b, wt)", "xt = transpose(x; perm=1-0)", "n = matmul(xt, x)"],
+        ["m", "n"], ["w"],
+    )  # fmt: skip
+    computed, moved = group(found, "a", "b", "wf", "ws", "wt", "m").workload, group(found, "xt", "n").workload
+    assert (computed.left_made, computed.right_made) == (2, 2)
+    assert (moved.left_made, moved.right_made) == (0, 0)  # an index map: chunks are copied from where they lie
 
 
 def test_batches_and_transposed_operands():

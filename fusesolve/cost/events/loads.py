@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusesolve.cost.events.tables import BLOCK, KERNEL, UNIT, Counts, Records
-from fusesolve.cost.gpu import attention, contraction
+from fusesolve.cost.gpu import attention
 from fusesolve.cost.gpu import terms as t
+from fusesolve.cost.gpu.main_loop import OVERLAP
 from fusesolve.cost.gpu_occupancy import blocks_per_unit
-from fusesolve.cost.table import Array, Columns, Prices
+from fusesolve.cost.table import Array, Columns, Flags, Prices
 from fusesolve.errors import InputError
 from fusesolve.group import Template
 from fusesolve.hardware import HardwareProfile
@@ -47,7 +48,7 @@ def read_loads(
     terms = {name: column[index] for name, column in prices.terms.items()}
     res = {name: column[index] for name, column in prices.resources.items()}
     tiling = {name: column[index] for name, column in prices.tiling.items()}
-    parts = _split_terms(terms, templates)
+    parts = _split_terms(terms, templates, prices.implementation[index] == 1)
     own = _shape_waves(res, tiling, terms, templates, profile)
     once = {name: prices.terms[name][index if hosts is None else hosts] for name in ("arguments", "floor", "code")}
     room = {name: prices.resources[name][index if hosts is None else hosts] for name in ROOM}
@@ -75,7 +76,8 @@ def explained_share(prices: Prices, index: NDArray[np.intp], templates: NDArray[
     """
     terms = {name: column[index] for name, column in prices.terms.items()}
     body = _body(prices, index)
-    return np.where(body > 0, _whole(_split_terms(terms, templates)) / np.maximum(body, SMALLEST), 1.0)
+    parts = _split_terms(terms, templates, prices.implementation[index] == 1)
+    return np.where(body > 0, _whole(parts) / np.maximum(body, SMALLEST), 1.0)
 
 
 def _body(prices: Prices, index: NDArray[np.intp]) -> Array:
@@ -108,7 +110,7 @@ class _Shape:
     last: Array
 
 
-def _split_terms(terms: Columns, templates: NDArray[np.int64]) -> _Parts:
+def _split_terms(terms: Columns, templates: NDArray[np.int64], library: Flags) -> _Parts:
     """The parts of the closed forms of `cost.gpu.terms`, `contraction` and `attention`."""
     product = templates == list(Template).index(Template.CONTRACTION)
     head = templates == list(Template).index(Template.ATTENTION)
@@ -116,7 +118,8 @@ def _split_terms(terms: Columns, templates: NDArray[np.int64]) -> _Parts:
     pipes = np.maximum(terms["fma"], np.maximum(terms["alu"], terms["sfu"]))
     pipes = pipes + t.REST_OF_PIPES * (terms["fma"] + terms["alu"] + terms["sfu"] - pipes)
     busy = terms["latency"] + np.where(whole, terms["tensor"] + terms["fma"], 0.0)
-    busy = busy + np.where(head, terms["sfu"] + terms["prologue"], 0.0)
+    busy = busy + np.where(head, terms["sfu"], 0.0)
+    busy = busy + np.where(whole & ~(product & library), terms["prologue"], 0.0)  # Winograd's are kernels of their own
     return _Parts(
         dram=terms["dram"] + terms["staging"],
         l2=terms["l2"] + terms["reread"] + terms["spill"],
@@ -126,7 +129,7 @@ def _split_terms(terms: Columns, templates: NDArray[np.int64]) -> _Parts:
             t.pnorm(t.OVERLAP_ARITHMETIC, pipes, terms["shared"]),
         ),
         tensor=terms["tensor"],
-        inner=np.where(product, contraction.OVERLAP, np.where(head, attention.OVERLAP, t.OVERLAP_LATENCY)),
+        inner=np.where(product, OVERLAP, np.where(head, attention.OVERLAP, t.OVERLAP_LATENCY)),
         outer=np.where(whole, 0.0, t.OVERLAP_ARITHMETIC),
     )  # fmt: skip
 

@@ -9,10 +9,11 @@ import numpy as np
 
 from fusesolve.cost.gpu import features
 from fusesolve.cost.gpu import terms as t
-from fusesolve.cost.gpu.contraction import peak_rate
+from fusesolve.cost.gpu.contraction import generated_share, peak_rate
 from fusesolve.cost.gpu.device import Device
 from fusesolve.cost.gpu.fitted import FITTED
 from fusesolve.cost.gpu.layout import HELD_ROWS, attention_bytes, flash_bytes, held_bytes
+from fusesolve.cost.gpu.prologue import filling
 from fusesolve.cost.table import Array, Columns, Flags
 
 TILES = ((16, 64), (16, 128), (32, 64), (64, 32), (64, 64), (64, 128), (128, 64), (128, 128), (192, 128))
@@ -157,18 +158,21 @@ def _terms(
     held = tile["mode"] > 1
     queries, keys = tile["tile_m"], np.where(held, w["n"], tile["tile_n"])
     share = device.constant("attention_efficiency", 0.9)
-    share *= 1.0 if library else device.constant("generated_share", 0.95)
-    mma = 2.0 * queries * keys * (inner + head) / (peak_rate(device, w) * share / units)
+    reached = share if library else generated_share(device, share)
+    mma = 2.0 * queries * keys * (inner + head) / (peak_rate(device, w) * reached / units)
     mma = np.where(held, _held_products(device, queries * keys * (w["k"] + w["head"])), mma)
     points = np.maximum(w["batch"] * w["m"] * w["n"], 1.0)
     each = queries * keys / points * units
     sfu = w["sfu"] * each / device.sfu * device.constant("attention_exponential", 0.8)
     fma = 0.5 * w["fma"] * each / device.fma * (0.0 if library else 1.0)
-    side = _prologue(device, w, keys, inner + head)
+    fill = filling(device, w, np.zeros_like(keys), keys * (inner + head), res["threads"])
+    flash = _flash(w) & ~held  # elsewhere keys and values go through registers anyway
+    side, lone_side = np.where(flash, fill.busy, fill.added), np.where(flash, fill.alone, fill.added)
     bytes_of_keys = keys * (inner + head) * w["operand_bytes"]
     loading = bytes_of_keys * blocks.filled / device.constant("attention_feed", 90e9)
-    step = np.maximum(mma + sfu + fma, loading) + side
-    lone_step = np.maximum(step, device.constant("attention_step", 0.5e-6) * keys / 128.0)
+    computed = np.maximum(mma + sfu + fma, loading)
+    step = computed + side
+    lone_step = np.maximum(computed + lone_side, device.constant("attention_step", 0.5e-6) * keys / 128.0)
     moved = rows * (inner + head) * w["operand_bytes"]  # queries in, results out
     fixed = device.constant("attention_block", 2.4e-6) + moved / device.constant("attention_drain", 30e9)
     fixed = fixed + device.constant("attention_query", 0.9e-6) * head / 128.0
@@ -181,7 +185,7 @@ def _terms(
     partial = 4.0 * w["batch"] * w["m"] * (w["head"] + 2.0) * tile["split"]
     combining = device.constant("attention_combine", 2.0e-6) + 2.0 * partial / device.l2
     combining = combining + device.constant("attention_combine_each", 0.05e-6) * tile["split"]
-    return _streams(device, w) | {
+    return _streams(device, w) | t.spill_terms(device, res, blocks.mean) | {
         "tensor": work * mma, "sfu": work * sfu, "fma": work * fma, "prologue": work * side,
         "floor": np.zeros_like(busy) + _start(device, w, library=library),
         "latency": np.maximum(busy - work * (mma + sfu + fma + side), 0.0),
@@ -208,11 +212,6 @@ def _streams(device: Device, w: Columns) -> dict[str, Array]:
     found = t.stream_terms(device, w)
     share = device.constant("attention_dram", device.stream / spec)
     return {"dram": found["dram"] * device.stream / (share * spec), "l2": found["l2"]}
-
-
-def _prologue(device: Device, w: Columns, keys: Array, width: Array) -> Array:
-    """Seconds per step of operators fused in front of keys and values: every query tile computes them again."""
-    return w["side_work"] * keys * width / (device.fma / device.units)
 
 
 def combine(terms: Columns, off: frozenset[str]) -> Array:

@@ -6,9 +6,7 @@ tile is the one that the model finds fastest, as a library's heuristic would.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -17,6 +15,7 @@ from fusesolve.cost.gpu import terms as t
 from fusesolve.cost.gpu.device import Device
 from fusesolve.cost.gpu.fitted import FITTED, TILES
 from fusesolve.cost.gpu.layout import FMA_BUFFERS, FMA_STEP, STAGES_MAX, STEP_BYTES, gemm_bytes, gemm_threads
+from fusesolve.cost.gpu.main_loop import OVERLAP, MainLoop
 from fusesolve.cost.table import Array, Columns, Flags
 
 _SQUARE = (
@@ -28,10 +27,6 @@ _FINE = ((64, 96), (64, 192), (128, 96), (128, 160), (128, 192), (128, 224), (19
 SPLITS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96)
 LEAST_WIDTH = 8  # columns of each contraction in a tile of several that meet in an epilogue
 LONG_ROW = 131_072  # bytes of an operand row from which an f32 library of its generation loses a share of its rate
-OVERLAP = 2.7  # p-norm of compute and memory time
-RESIDENT = (1.0, 2.0, 4.0)  # tiles on a unit at once: 32,768 accumulators of a unit's registers, at most four tiles
-EXPOSED = 0.6  # share of a tile's epilogue that the next tile's main loop does not hide
-BY_ROWS_STAGES = 13.0  # such a library fills shared memory: steps of a tile of 64 x 64 in 227 KiB
 CLUSTERED_ROWS = 64.0  # up to so many rows the same library's clusters lie along the columns, its tiles start anew
 BY_ROWS_START = 1.4e-6  # seconds of each further wave of those: no tile loads while the one before still stores
 RAGGED = 1.2  # k-steps of the same library where its last tile reaches beyond the rows: measured, the cause not known
@@ -181,6 +176,15 @@ def _library_made(w: Columns, tile: Columns, threads: Array, tensor: Array) -> _
     return _Made(per_thread + fragments + 16.0 + 0.0 * w["live"], 3000.0 + 110.0 * np.minimum(per_thread, 64.0))
 
 
+def generated_share(device: Device, share: Array | float) -> Array:
+    """Of the matrix peak, the share of a generated kernel where a library's kernel reaches `share`.
+
+    Its products are instructions of one warp, which do not reach the peak of every device (`warp_share`).
+    """
+    reached: Array = np.minimum(share, device.constant("warp_share", 1.0)) * device.constant("generated_share", 0.95)
+    return reached
+
+
 def _rate(device: Device, w: Columns, tensor: Array, *, library: bool) -> Array:
     """Sustained FLOP/s: the pipe's share that kernels reach, derated for long kernels that run into the power limit."""
     share = np.where(tensor, device.constant("gemm_efficiency", 0.93), device.constant("fma_efficiency", 0.95))
@@ -190,57 +194,64 @@ def _rate(device: Device, w: Columns, tensor: Array, *, library: bool) -> Array:
     share = share * np.where(long, device.constant("fma_long_rows", 1.0), 1.0)
     power = np.where(tensor, device.constant("gemm_power", 0.2), device.constant("fma_power", 0.0))
     share = share / (1.0 + power * ideal / (ideal + POWER_TIME))
+    if not library:
+        share = np.where(tensor, generated_share(device, share), share * device.constant("generated_share", 0.95))
     windowed = (w["taps"] > 1) & ~(tensor > 0)  # operands of a window are gathered, index by index
     share = share * np.where(windowed, device.constant("window_share", 0.9), 1.0)
-    return peak * share * (1.0 if library else device.constant("generated_share", 0.95))
+    return peak * share
 
 
 def _terms(
     device: Device, w: Columns, tile: Columns, res: Columns, *, steps: Array, step: Array, tensor: Array, library: bool
 ) -> dict[str, Array]:  # fmt: skip
+    loop = _main_loop(device, w, tile, res, steps=steps, step=step, tensor=tensor, library=library)
+    strip = (tile["tile_m"] + tile["tile_n"]) * step * w["operand_bytes"]
+    busy, only_mma = loop.busy(device, w, res, strip)
+    prologue = np.zeros_like(busy)
+    if not library and ((w["left_made"] > 0) | (w["right_made"] > 0)).any():
+        whole, _ = loop.filled(device, w, res, tile["tile_m"] * step, tile["tile_n"] * step).busy(device, w, res, strip)
+        prologue = np.maximum(whole - busy, 0.0)
+    streams = _streams(device, w, tensor)
+    stage = device.constant("gemm_split", 3.0e-6)  # a generated kernel adds partial sums in a second stage of its own
+    once = stage if not library else np.where(tensor, stage, device.constant("fma_split", 6.0e-6))
+    partial_sums = 0.4 * w["batch"] * w["m"] * w["n"] * tile["split"] / (_l2_per_unit(device) * device.units)
+    split = np.where(tile["split"] > 1, once + partial_sums, 0.0)
+    spill = t.spill_terms(device, res, steps)
+    return streams | spill | {
+        "tensor": np.where(tensor, only_mma, 0.0), "fma": np.where(tensor, 0.0, only_mma), "prologue": prologue,
+        "floor": np.zeros_like(busy) + _floor(device, w, tensor, res["blocks"]),
+        "latency": np.maximum(busy - only_mma, 0.0), "split": split + np.zeros_like(busy),
+        "staging": w["staged_bytes"] * device.constant("staging_share", 0.15) / device.stream + np.zeros_like(busy),
+    }  # fmt: skip
+
+
+def _main_loop(
+    device: Device, w: Columns, tile: Columns, res: Columns, *, steps: Array, step: Array, tensor: Array, library: bool
+) -> MainLoop:  # fmt: skip
+    """The loop over k where operands lie as they are read."""
     units = float(device.units)
     rate = _rate(device, w, tensor, library=library) / (units * _ragged(w, tile))
     m, n = tile["tile_m"], tile["tile_n"]
-    resident = np.clip(np.minimum(np.floor(32768.0 / (m * n)), res["resident"]), 1.0, 4.0)
     edge = np.where(tensor, 0.5, device.constant("fma_edge", 8.0))
     mma = 2.0 * np.maximum(m, 16.0) * np.maximum(n, 8.0) * step / (rate / (1.0 + edge / m + edge / n))
     rows, cols = np.minimum(m, w["m"]), np.minimum(n, w["n"] * w["joined"] / w["parts"])
     useful = (rows + cols) * step * w["operand_bytes"]
     saved = 0.5 * device.constant("gemm_multicast", 0.0) * np.maximum(rows, cols) * step * w["operand_bytes"]
-    l2_time = res["blocks"] * steps * (useful - np.where(tensor, saved, 0.0)) / (_l2_per_unit(device) * units)
-    feed = useful / device.constant("port", 160e9)
     operands = (m + n) * step * w["operand_bytes"] / device.constant("fma_feed", 14e9)
     each = np.where(tensor, mma, np.sqrt(np.hypot(mma**2, operands**2)))  # p4: both pipes of a unit, partly at a time
-    alone = np.where(tensor, 0.0, each * device.constant("fma_alone", 1.1))
     drain = np.where(tensor, device.constant("gemm_prologue", 0.5e-6), device.constant("fma_prologue", 1.0e-6)) + (
         rows * cols * np.where(tile["split"] > 1, 4.0, w["element_bytes"])
         / np.where(tensor, device.constant("gemm_drain", 20e9), device.constant("fma_drain", 30e9))
     )  # fmt: skip
-    drain = drain + _epilogue(device, w, m, n)
-    prologue = _prologue(device, w, tile, step)
-    busy, only_mma = np.full_like(mma * steps, np.inf), np.zeros_like(mma * steps)
     tail = np.where(tensor, device.constant("gemm_tail", 0.4), device.constant("fma_tail", 0.1))
-    tail = np.where(w["tile_by_rows"] > 0, 0.0, tail)
-    for count in RESIDENT:  # a kernel may keep fewer tiles on a unit than fit: it takes the best number
-        order = _Waves(device, res["blocks"], count, tail)
-        step_time = np.maximum(each, feed + prologue / count)
-        interval = np.maximum(_interval(device, w, m, n, step, tensor, count), alone)
-        loop = order.over(partial(_loop, steps, step_time, interval))
-        drains = order.over(lambda tiles: EXPOSED * drain * tiles) + (1.0 - EXPOSED) * drain
-        found = np.where(count <= resident, np.maximum(loop, l2_time) + drains, np.inf)
-        only_mma = np.where(found < busy, order.over(lambda tiles: steps * mma * tiles), only_mma)
-        busy = np.minimum(busy, found)
-    streams = _streams(device, w, tensor)
-    stage = device.constant("gemm_split", 3.0e-6)  # a generated kernel adds partial sums in a second stage of its own
-    once = stage if not library else np.where(tensor, stage, device.constant("fma_split", 6.0e-6))
-    partial_sums = 0.4 * w["batch"] * w["m"] * w["n"] * tile["split"] / (_l2_per_unit(device) * units)
-    split = np.where(tile["split"] > 1, once + partial_sums, 0.0)
-    return streams | {
-        "tensor": np.where(tensor, only_mma, 0.0), "fma": np.where(tensor, 0.0, only_mma),
-        "floor": np.zeros_like(busy) + _floor(device, w, tensor, res["blocks"]),
-        "latency": np.maximum(busy - only_mma, 0.0), "split": split + np.zeros_like(busy),
-        "staging": w["staged_bytes"] * device.constant("staging_share", 0.15) / device.stream + np.zeros_like(busy),
-    }  # fmt: skip
+    return MainLoop(
+        steps=steps, mma=mma, each=each, feed=useful / device.constant("port", 160e9),
+        alone=np.where(tensor, 0.0, each * device.constant("fma_alone", 1.1)), chain=np.zeros_like(mma),
+        l2_time=res["blocks"] * steps * (useful - np.where(tensor, saved, 0.0)) / (_l2_per_unit(device) * units),
+        drain=drain + _epilogue(device, w, m, n), tensor=tensor > 0,
+        resident=np.clip(np.minimum(np.floor(32768.0 / (m * n)), res["resident"]), 1.0, 4.0),
+        tail=np.where(w["tile_by_rows"] > 0, 0.0, tail),
+    )  # fmt: skip
 
 
 def _streams(device: Device, w: Columns, tensor: Array) -> dict[str, Array]:
@@ -253,55 +264,10 @@ def _streams(device: Device, w: Columns, tensor: Array) -> dict[str, Array]:
     return {"dram": found["dram"] * device.stream / (share * spec), "l2": cached}
 
 
-def _interval(device: Device, w: Columns, m: Array, n: Array, step: Array, tensor: Array, count: float) -> Array:
-    """Seconds between two k-steps of a lone tile: a load's latency over the steps in flight in shared memory."""
-    shared = device.profile.memory.shared
-    room = float(shared.per_unit) if shared is not None else 65536.0
-    depth = np.floor(room / (count * (m + n) * step * w["operand_bytes"]))
-    most = np.where(w["tile_by_rows"] > 0, BY_ROWS_STAGES, max(2.0, device.constant("gemm_stages_max", 3.0)))
-    stages = np.clip(depth, 2.0, most)
-    return np.where(tensor, device.constant("gemm_latency", 0.8e-6) / stages, device.constant("fma_latency", 0.3e-6))
-
-
 def _l2_per_unit(device: Device) -> float:
     cache = device.profile.memory.l2
     default = (cache.bandwidth if cache is not None else device.stream) / device.units
     return max(device.constant("gemm_l2_per_unit", default), 1.0)
-
-
-def _loop(steps: Array, each: Array, interval: Array, tiles: Array) -> Array:
-    """Seconds of the main loops of `tiles` tiles side by side on a unit: throughput, or the latency of a step."""
-    seconds: Array = steps * np.maximum(tiles * each, np.minimum(tiles, 1.0) * interval)
-    return seconds
-
-
-class _Waves:
-    """Tiles over units in waves of `count` tiles a unit: full waves, and a last one smoothed by `gemm_tail`.
-
-    A single partial wave is sharp: its units work on one tile more or less.
-    """
-
-    def __init__(self, device: Device, blocks: Array, count: float, tail: Array) -> None:
-        self.count = np.full((1, 1), count)
-        slots = device.units * count
-        self.full = np.floor(blocks / slots)
-        rest = blocks - self.full * slots
-        self.last = np.ceil(rest / device.units)
-        self.tail = np.where(self.full > 0, tail, 0.0)
-        self.share = rest / slots
-
-    def over(self, seconds: Callable[[Array], Array]) -> Array:
-        """Seconds of the busiest unit, from the seconds that it takes for a number of tiles side by side."""
-        full = seconds(self.count)
-        alone = seconds(self.last)
-        total: Array = self.full * full + (1.0 - self.tail) * alone + self.tail * self.share * full
-        return total
-
-
-def _prologue(device: Device, w: Columns, tile: Columns, step: Array) -> Array:
-    """Seconds per k-step of the operators fused in front: every tile computes them again for its operand strip."""
-    elements = (np.minimum(tile["tile_m"], w["m"]) + np.minimum(tile["tile_n"], w["n"])) * step
-    return w["side_work"] * elements / (device.fma / device.units)
 
 
 def _epilogue(device: Device, w: Columns, m: Array, n: Array) -> Array:
@@ -318,7 +284,7 @@ def combine(terms: Columns, off: frozenset[str]) -> Array:
         part = terms.get(name)
         return np.zeros((1, 1)) if part is None or name in off else part
 
-    compute = get("tensor") + get("fma") + get("latency")
+    compute = get("tensor") + get("fma") + get("prologue") + get("latency")
     memory = get("dram") + get("l2") + get("staging") + get("spill")
     body = t.pnorm(OVERLAP, compute, memory) + get("split") + get("code")
     return get("launch") + get("arguments") + get("floor") + body

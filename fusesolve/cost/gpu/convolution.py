@@ -93,5 +93,5 @@ def _moved(device: Device, moved: Array) -> Array:
 
 def combine(terms: Columns, off: frozenset[str]) -> Array:
     """Latency: the contraction's, and the transforms before and after it."""
-    body = contraction.combine(terms, off)
+    body = contraction.combine(terms, off | {"prologue"})
     return body if "prologue" in off else body + terms["prologue"]

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from fusesolve.cost.gpu import contraction
 from fusesolve.cost.gpu import terms as t
 from fusesolve.cost.gpu.device import Device, read_device
+from fusesolve.cost.gpu.main_loop import OVERLAP
 from fusesolve.cost.table import RESOURCES, TERMS, TILING, Allowed, Array, Columns, PriceOptions, Prices
 from fusesolve.hardware import HardwareProfile
 
@@ -78,7 +78,7 @@ def _terms(
 ) -> dict[str, Array]:
     slots = device.units * np.maximum(res["resident"], 1.0)
     found: dict[str, Array] = {
-        name: part[name].sum(axis=1) for name in ("dram", "l2", "reread", "staging", "shared", "prologue")
+        name: part[name].sum(axis=1) for name in ("dram", "l2", "reread", "staging", "shared")
     }
     found["latency"] = _latency(device, part, part_res, res, slots)
     units = float(device.units)
@@ -88,15 +88,19 @@ def _terms(
         together = (part[name] * share).sum(axis=1) / np.maximum(filled, 1.0 / units)
         found[name] = np.maximum(part[name].max(axis=1), together)
     found |= t.overhead_terms(device, res)
+    found["spill"] = np.maximum(found["spill"], part["spill"].sum(axis=1))
     found["floor"] = part["floor"].max(axis=1)
     return found
 
 
 def _latency(device: Device, part: Columns, part_res: Columns, res: Columns, slots: Array) -> Array:
-    """Waves of all blocks times their mean time, at least the waves of each part alone at the pack's residency."""
+    """Waves of all blocks times their mean time, at least the waves of each part alone at the pack's residency.
+
+    What a part computes in front of its operands is time of its blocks like any latency.
+    """
     own = np.maximum(_resident(device, part_res), 1.0)
     blocks = part_res["blocks"]
-    each = part["latency"] / t.waves(blocks, device.units * own)
+    each = (part["latency"] + part["prologue"]) / t.waves(blocks, device.units * own)
     alone = (each * t.waves(blocks, slots[:, None])).max(axis=1)
     mean = (each * blocks).sum(axis=1) / np.maximum(res["blocks"], 1.0)
     together: Array = np.maximum(alone, mean * t.waves(res["blocks"], slots))
@@ -119,7 +123,7 @@ def _combine(terms: Columns, off: frozenset[str]) -> Array:
     matrix = plain.get("tensor", np.zeros(1))
     streaming = t.combine(plain, frozenset()).ravel()
     without = t.combine({name: value for name, value in plain.items() if name not in _ONCE}, frozenset()).ravel()
-    overlapped = streaming - without + t.pnorm(contraction.OVERLAP, without, matrix)
+    overlapped = streaming - without + t.pnorm(OVERLAP, without, matrix)
     return np.where(matrix > 0, overlapped, streaming)
 
 

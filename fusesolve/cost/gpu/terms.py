@@ -205,6 +205,22 @@ def overhead_terms(device: Device, res: Columns) -> dict[str, Array]:
     }
 
 
+def spill_terms(device: Device, res: Columns, rounds: Array) -> dict[str, Array]:
+    """`spill` seconds of a kernel whose loop runs `rounds` times: what does not fit in registers goes out and back.
+
+    Sums are used in every round. A block's stay in the L1 cache as far as it has room beside the block's shared memory,
+    at the rate of the path that both share; what is beyond it goes through the L2 cache.
+    """
+    cache = device.profile.memory.l1
+    live = res["spill_bytes"] * res["threads"]
+    room = np.maximum((float(cache.size) if cache is not None else 0.0) - res["shared_bytes"], 0.0)
+    beyond = 1.0 - np.minimum(room / np.maximum(live, 1.0), 1.0)
+    moved = 2.0 * res["spill_bytes"] * res["threads"] * res["blocks"] * np.maximum(rounds, 1.0)
+    near = device.shared_bytes_per_s * np.clip(res["blocks"] / device.units, 1.0 / device.units, 1.0)
+    seconds = moved * (beyond / device.l2 + (1.0 - beyond) / np.maximum(near, device.l2))
+    return {"spill": seconds}
+
+
 def combine(terms: Columns, off: frozenset[str]) -> Array:
     """Latency from terms: launch + floor + p6(p3(stream, latency), pipes) + what nothing hides.
 
