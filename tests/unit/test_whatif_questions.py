@@ -199,8 +199,9 @@ def test_numbers_that_change_nothing_and_numbers_that_cannot_move(sensitivity):
 
 
 def test_a_number_that_is_known_badly_can_flip_the_plan(prologue):
-    # the crossing is near 13.5 us: a launch of 13 us that is known to 5 % could be above it
-    launch = {"stream": {"value": "13 us", "accuracy": "microbenchmark"}}
+    # a launch that is known to 5 % and is 3 % below the crossing could be above it
+    (change,) = find_thresholds(prologue, H100, parse_range("launch.stream=0.1us..50us", "--threshold")).changes
+    launch = {"stream": {"value": f"{0.97e6 * change['below']} us", "accuracy": "microbenchmark"}}
     profile = profile_from_definition({**H100.definition, "launch": launch}, "test")
     study = build_study([prologue.graph], [profile], [], PlanOptions())
     trials = [t for t in plan_trials(study.points[0]).trials if t.path in ("launch.stream", "memory.dram.size")]
