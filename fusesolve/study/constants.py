@@ -65,6 +65,11 @@ def _tensor(sample: Sample) -> bool:
     return alone and timed and sample.kernels[0].dtype in _NARROW
 
 
+def _scaled(sample: Sample) -> bool:
+    """Products of 8-bit operands with the quantisation in front of them."""
+    return _last(sample) in _PRODUCTS and sample.kernels[-1].dtype == "f8e4m3" and sample.timing is Timing.GRAPH
+
+
 def _f32(sample: Sample) -> bool:
     return _last(sample) in ("matmul", "bmm") and sample.kernels[0].dtype == "f32" and sample.timing is Timing.EAGER
 
@@ -114,6 +119,10 @@ GROUPS: tuple[Group, ...] = (
         Fitted("gemm_prologue", 0.2 * US, 0.0, 3 * US),
         Fitted("gemm_split", 2.7 * US, 0.5 * US, 8 * US),
         Fitted("gemm_batched", 1.0 * US, 0.0, 5 * US),
+    )),
+    Group(name="8-bit contractions", takes=_scaled, constants=(
+        Fitted("gemm_scaled", 1.1 * US, 0.0, 4 * US),
+        Fitted("gemm_by_rows_t0", 1.1 * US, 0.1 * US, 3 * US),
     )),
     Group(name="f32 contractions", takes=_f32, constants=(
         Fitted("fma_efficiency", 0.95, 0.6, 1.05),

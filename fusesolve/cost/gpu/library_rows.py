@@ -25,6 +25,7 @@ FLOOR = 0.2e-6  # seconds in which a kernel starts and drains, its first loads n
 STREAMED = 0.5e-6  # the same of a kernel without a reduction: its first loads are counted
 ROOM = 0.18  # share of the L2 cache that the rows of THREADS_IN_FLIGHT may fill before they push each other out
 SHARPNESS = 6.0  # exponent of that knee
+SINGLE = 0.5  # a trip of single elements over one of wide loads, in rows that start between two of these
 
 
 def tilings() -> dict[str, Array]:
@@ -77,16 +78,11 @@ def _reread(device: Device, w: Columns, threads: Array, streams: Array) -> Array
 
 
 def _block(device: Device, w: Columns, threads: Array) -> Array:
-    """Seconds of one block: start, combination across threads, trips (the remainder of wide loads runs one by one).
+    """Seconds of one block: start, combination across threads, trips.
 
     A trip that goes to DRAM waits longer than one that finds its row in the L2 cache.
     """
-    wide = np.maximum(1.0, w["row_load_bytes"] / w["element_bytes"])
-    whole = np.floor(w["inner"] / (threads * wide))
-    rest = np.ceil((w["inner"] - whole * threads * wide) / threads)
-    peeled = (w["row_kind"] == 0) & (w["inner"] % wide > 0)  # rows that do not start where a wide load may
-    trips = whole + np.where(wide > 1.0, np.minimum(rest, wide), rest) + np.where(peeled, 1.0 - 1.0 / wide, 0.0)
-    trips = np.where(w["row_kind"] == QUANTISED, np.ceil(w["inner"] / (threads * wide)), trips)  # threads left idle
+    trips = _trips(w, threads, np.maximum(1.0, w["row_load_bytes"] / w["element_bytes"]))
     trips = np.where((w["row_kind"] == 0) & (threads <= 32.0), 1.0, trips)  # a row that a warp holds: all loads at once
     norm = w["row_kind"] == NORM
     start = np.where(norm, device.constant("norm_latency", 4.0e-6), device.constant("row_latency", 0.9e-6))
@@ -104,3 +100,25 @@ def _block(device: Device, w: Columns, threads: Array) -> Array:
     each = np.where(w["row_kind"] == SCATTERED, 0.0, step + waiting)  # a copy without a loop: all its loads at once
     seconds: Array = start + trips * walks * each
     return seconds
+
+
+def _trips(w: Columns, threads: Array, wide: Array) -> Array:
+    """Trips of a block over its row: wide loads, and what they leave one by one.
+
+    Layer norms and quantisers have wide loads only, some threads idle in the last one. A softmax whose rows do not
+    start where a wide load may takes its first elements one by one as well.
+    """
+    whole_only = (w["row_kind"] == NORM) | (w["row_kind"] == QUANTISED)
+    shifted = np.where(w["row_kind"] == 0, 1.0 - np.gcd(w["inner"].astype(np.int64), wide.astype(np.int64)) / wide, 0.0)
+    later = np.maximum(w["inner"] - threads + wide / 2.0, 0.0)  # a shifted row is half a wide load off in the mean
+    peeled = SINGLE + _wide_and_single(later, threads, wide, SINGLE)
+    found = (1.0 - shifted) * _wide_and_single(w["inner"], threads, wide, 1.0) + shifted * peeled
+    return np.where(whole_only, np.ceil(w["inner"] / (threads * wide)), found)
+
+
+def _wide_and_single(elements: Array, threads: Array, wide: Array, single: float) -> Array:
+    """Trips of wide loads over so many elements, and `single` for each trip over the rest."""
+    trips = np.floor(elements / (threads * wide))
+    rest = np.ceil((elements - trips * threads * wide) / threads)
+    found: Array = trips + np.where(wide > 1.0, single * np.minimum(rest, wide), rest)
+    return found

@@ -14,7 +14,7 @@ from fusesolve.cost.table import Array, Columns, Flags
 OVERLAP = 2.7  # p-norm of compute and memory time
 RESIDENT = (1.0, 2.0, 4.0)  # tiles on a unit at once: 32,768 accumulators of a unit's registers, at most four tiles
 EXPOSED = 0.6  # share of a tile's epilogue that the next tile's main loop does not hide
-BY_ROWS_STAGES = 13.0  # a library of templates fills shared memory: steps of a tile of 64 x 64 in 227 KiB
+BY_ROWS_STAGES = 9.0  # such a library fills shared memory (13 steps of a 64 x 64 tile): so many hide a load's latency
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
