@@ -20,7 +20,7 @@ from fusesolve.study.samples import Sample, Spec, Timing
 
 Array: TypeAlias = NDArray[np.float64]
 
-PROFILED = 1050.0  # clocks of a kernel's start and end that a profiler counts and kernels back to back overlap
+PROFILED = 1200.0  # clocks of a kernel's start and end that a profiler counts and kernels back to back overlap
 _NO_LAUNCH = frozenset({"launch"})
 # How each timing is priced: the launch that is in the number. The host's share comes later (`hosts`).
 OPTIONS: Mapping[Timing, PriceOptions] = MappingProxyType({
