@@ -67,7 +67,7 @@ class PackSearch:
         self.usable: Ints = np.flatnonzero(table.full & (cost > 0))
 
     def run(self, packs: Packs) -> tuple[Packs, bool]:
-        """Those that lower the relaxation, round by round, MORE near it, and whether its end was reached."""
+        """Those that lower the relaxation, round by round, MORE near it, their likes elsewhere; whether that ended."""
         active = np.zeros(len(packs), dtype=np.bool_)
         bound = np.inf
         for step in range(ROUNDS + 1):
@@ -85,6 +85,8 @@ class PackSearch:
             active[fresh] = True
             bound = worth.bound
         active[np.argsort(np.where(active, np.inf, reduced), kind="stable")[:MORE]] = True
+        kinds = packs.kinds()
+        active |= np.isin(kinds, kinds[active])  # the sieve prices columns as one where all around them is alike
         return packs.take(np.flatnonzero(active)), ended or not len(fresh)
 
     def _fresh(self, packs: Packs, reduced: NDArray[np.float64], least: float) -> Ints:

@@ -66,6 +66,16 @@ class Packs:
         chosen = tuple(self.kernels[row] for row in rows.tolist())
         return Packs(kernels=chosen, parts=self.parts.take(rows), prices=self.prices.rows(rows))
 
+    def kinds(self) -> Ints:
+        """A number for each pack, equal where the parts have the same work and lie alike."""
+        numbers: dict[tuple[tuple[int, tuple[int, ...]], ...], int] = {}
+        found = []
+        for pack in self.kernels:
+            base = pack[0].members[0]
+            key = tuple((kernel.unique, tuple(member - base for member in kernel.members)) for kernel in pack)
+            found.append(numbers.setdefault(key, len(numbers)))
+        return np.array(found, dtype=np.int64)
+
     def below(self, other: "Packs") -> "Packs":
         """These packs with others below them."""
         return Packs(
