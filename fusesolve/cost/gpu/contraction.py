@@ -73,6 +73,8 @@ def evaluate(device: Device, w: Columns, tile: Columns, *, library: bool) -> tup
         code=made.code, dram_bytes=w["read_bytes"] + w["write_bytes"],
     )  # fmt: skip
     res |= {"tile_k": step, "stages": stages}
+    apart = w["parts"] > w["joined"]  # several copies of a tile's code: what they take is not known well enough
+    res["max_registers"] = np.where(apart, 0.0, res["max_registers"])
     res["missing_blocks"] = np.where(worth(device, w, tile, library=library), res["missing_blocks"], 1.0)
     found = _terms(device, w, tile, res, steps=steps, step=step, tensor=tensor, library=library)
     return res, t.overhead_terms(device, res) | found

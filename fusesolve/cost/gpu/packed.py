@@ -40,9 +40,11 @@ def price_packs(
     part_terms = {name: column(prices.terms, name) for name in TERMS}
     part_res = {name: column(prices.resources, name) for name in RESOURCES}
     res = _resources(device, part_res, present)
-    bound = column(prices.tiling, "max_registers").max(axis=1)
+    own = column(prices.tiling, "max_registers")
+    bound = own.max(axis=1)
     bound = np.where(bound > t.FREE_REGISTERS, bound + LOOK_UP_REGISTERS, bound)
     bound = np.minimum(bound, t.register_limit(profile, res["threads"]))
+    bound = np.where((present & (own <= 0)).any(axis=1), 0.0, bound)  # a part is compiled for any number
     tiling = {"threads": res["threads"], "max_registers": bound}
     found = _terms(device, part_terms, part_res, res, present)
     look_up = LOOK_UP_CYCLES * (present.sum(axis=1) - 1) / device.clock

@@ -149,7 +149,7 @@ def _resident(profile: HardwareProfile, registers: Array, threads: Array, shared
 def _roomy_bound(profile: HardwareProfile, wanted: Array, spare: float, threads: Array, shared: Array) -> Array:
     """`register_bound`, or more where that costs no block: to take fewer than the compiler likes gains nothing then."""
     near = register_bound(wanted + spare)
-    wide = np.maximum(np.floor(ROOM * (wanted + spare) / REGISTER_STEP) * REGISTER_STEP, near)
+    wide = np.maximum(np.floor(ROOM * wanted / REGISTER_STEP) * REGISTER_STEP, near)
     shape = np.broadcast_shapes(near.shape, threads.shape, shared.shape)
     near, wide, threads, shared = (np.broadcast_to(item, shape) for item in (near, wide, threads, shared))
     free = _resident(profile, wide, threads, shared) == _resident(profile, near, threads, shared)
