@@ -18,7 +18,7 @@ from fusesolve.hardware import HardwareProfile
 
 LOOK_UP_CODE = 192.0  # code bytes per part: compare the block's number, set up its arguments
 LOOK_UP_CYCLES = 10.0  # per part before the block's own: a compare and a branch that wait for each other (an estimate)
-LOOK_UP_REGISTERS = 8.0  # beside those of the greediest part: without them packs of contractions spill 4 bytes
+LOOK_UP_REGISTERS = 16.0  # beside those of the greediest part: with 8 packs of contractions spill 4 bytes
 PIPES = ("fma", "alu", "sfu", "tensor")
 
 
