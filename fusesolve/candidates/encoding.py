@@ -54,6 +54,7 @@ class Encoder:
         self.looks = np.array(looks, dtype=np.int32)
         self._slot = {value: slot for op in program.operators for slot, value in enumerate(op.writes)}
         self._bytes = self.looks.tobytes()
+        self.first_write = np.array([op.writes[0] if op.writes else 0 for op in program.operators], dtype=np.int64)
         self._chain()
 
     def _look(self, index: int) -> Hashable:
@@ -95,6 +96,7 @@ class Encoder:
             last.update((value, (index, 2 * slot)) for slot, value in enumerate(op.writes))
             starts.append(len(storage))
         self._starts = starts
+        self._firsts = np.array(starts, dtype=np.int64)
         self._storage, self._owner, self._distance, self._token = (
             np.array(items, dtype=np.int64) for items in (storage, owner, distance, token)
         )
@@ -128,8 +130,7 @@ class Encoder:
 
     def external_storage(self, lows: Ints, externals: Ints) -> NDArray[np.int64]:
         """Row i: the storage behind `externals` of the stretch that begins at `lows[i]`."""
-        starts = np.array(self._starts, dtype=np.int64)
-        found: NDArray[np.int64] = self._storage[starts[lows][:, None] + externals[None, :]]
+        found: NDArray[np.int64] = self._storage[self._firsts[lows][:, None] + externals[None, :]]
         return found
 
     def place(self, storage: int, low: int, numbers: dict[int, int]) -> Place:

@@ -266,10 +266,11 @@ def _reads(program: Program, nest: Nest) -> tuple[int, ...]:
 def _needed(program: Program, nest: Nest) -> set[int]:
     """Storage made in the group that someone outside reads or that the graph must deliver."""
     found: set[int] = set()
+    inside = nest.position.keys()
     for m in nest.members:
         for value in program.operators[m].writes:
             storage = program.storage[value]
-            if storage.required or any(r not in nest.position for r in storage.readers):
+            if storage.required or not inside >= set(storage.readers):
                 found.add(value)
     return found
 

@@ -280,7 +280,7 @@ class Placements:
 
     def _storage(self, spots: Sequence[Place], lows: Ints, externals: Ints) -> NDArray[np.int32]:
         """Storage numbers of relative places (columns) at each of the stretches that begin at `lows` (rows)."""
-        first = np.array([op.writes[0] if op.writes else 0 for op in self.encoder.program.operators], dtype=np.int64)
+        first = self.encoder.first_write
         outside = self.encoder.external_storage(lows, externals)
         found = np.zeros((len(lows), len(spots)), dtype=np.int32)
         for local, place in enumerate(spots):

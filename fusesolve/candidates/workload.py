@@ -26,7 +26,11 @@ _CONVERSION = 1.0  # instructions to widen or narrow a 16-bit element (notes of 
 
 
 class Measure:
-    """Reads the numbers off one set of operators; what depends on the storage it writes is added last."""
+    """Reads the numbers off one set of operators; what depends on the storage it writes is added last.
+
+    `read_width`: bytes of the widest element read along the inner loop, 0 where there is none. `least_points`: points
+    of the smallest result that spans the kernel.
+    """
 
     def __init__(self, program: Program, nest: Nest) -> None:
         self.program = program
@@ -40,6 +44,11 @@ class Measure:
         self.touched = self._touched()
         self.contraction = ContractionWork(program, nest)
         self.resources = ResourceWork(program, nest, self._whole_order(), self.external)
+        self.shapes = self._find_shapes()
+        self.read_width = max((program.storage[s].type.dtype.itemsize for s in self.shapes[0]), default=0)
+        self.least_points = self._least_points()
+        self.lives = self._find_lives()
+        self.base = self._find_base()
 
     def workload(self, writes: tuple[int, ...]) -> Workload:
         """The workload of the group for its template when it writes the storage `writes`."""
@@ -47,13 +56,13 @@ class Measure:
         types = [storage[w].type for w in writes]
         out_full = [w for w in writes if storage[w].written * 2 > self.least_points]
         staged = [_written_bytes(storage[w]) for w in out_full if self._write_staged(w)]
-        base = self._base
+        base = self.base
         write_bytes = sum(_written_bytes(storage[w]) for w in writes)
         parts = {} if self.nest.heads else {"index_parts": self.resources.index_parts(writes)}
         return Workload(**base | parts | {
             "alu": base["alu"] + self._stored_conversions(out_full),
             "live": self._live(writes), "full_writes": len(out_full), "arrays": base["arrays"] + len(writes),
-            "element_bytes": max([self._read_width, *(t.dtype.itemsize for t in types)]) or 4,
+            "element_bytes": max([self.read_width, *(t.dtype.itemsize for t in types)]) or 4,
             "write_bytes": write_bytes, "footprint_bytes": base["read_bytes"] + write_bytes,
             "staged": base["staged"] + len(staged), "staged_bytes": base["staged_bytes"] + sum(staged),
         })  # fmt: skip
@@ -63,8 +72,7 @@ class Measure:
         """What only a kernel of one block has."""
         return BlockWork(self.program, self.nest)
 
-    @cached_property
-    def _base(self) -> dict[str, Any]:
+    def _find_base(self) -> dict[str, Any]:
         """The fields of a workload that writes nothing."""
         template = self.nest.template
         common = self._common()
@@ -169,7 +177,7 @@ class Measure:
         counts = self._evaluations()
         fma, alu, sfu, vector = self._work(counts)
         storage = self.program.storage
-        full, partial, staged, staged_bytes = self._shapes
+        full, partial, staged, staged_bytes = self.shapes
         converted = self._loaded_conversions(full)
         return {
             "fma": fma, "alu": alu + converted, "sfu": sfu, "vector": vector + converted,
@@ -235,20 +243,13 @@ class Measure:
         stored = (self.program.storage[s] for s in written)
         return _CONVERSION * sum(s.written for s in stored if _is_narrow(s.type))
 
-    @cached_property
-    def _read_width(self) -> int:
-        """Bytes of the widest element read along the inner loop, 0 where there is none."""
-        return max((self.program.storage[s].type.dtype.itemsize for s in self._shapes[0]), default=0)
-
-    @cached_property
-    def least_points(self) -> int:
+    def _least_points(self) -> int:
         """Points of the smallest result that spans the kernel."""
         if self.nest.facts.side_by_side:
             return min(self.ops[head].points for head in self.nest.heads)
         return self.ops[self.nest.span].points
 
-    @cached_property
-    def _shapes(self) -> tuple[list[int], list[int], int, int]:
+    def _find_shapes(self) -> tuple[list[int], list[int], int, int]:
         """Storage read along the inner loop, storage constant along it, and how much lies the wrong way."""
         full: dict[int, int] = {}
         partial: dict[int, int] = {}
@@ -286,8 +287,7 @@ class Measure:
         size = self.program.storage[storage].type.dtype.itemsize
         return bool(loops) and self._run(loops) * size < _SECTOR
 
-    @cached_property
-    def _lives(self) -> tuple[dict[int, int], list[int]]:
+    def _find_lives(self) -> tuple[dict[int, int], list[int]]:
         """The last position at which each value is read, else the one that makes it, and the live values of one point.
 
         The second is told for each position, nothing being kept after its last use; all loads come first.
@@ -306,7 +306,7 @@ class Measure:
 
     def _live(self, writes: tuple[int, ...]) -> int:
         """Most live values of one point when all loads come first and what is written is kept to the end."""
-        last, counts = self._lives
+        last, counts = self.lives
         after = sorted(last[value] for value in writes)
         kept = 0
         most = len(self.touched)

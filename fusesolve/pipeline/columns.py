@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 
+import numpy as np
+
 from fusesolve.candidates.pricing import Priced
 from fusesolve.candidates.program import Program
 from fusesolve.candidates.table import Kernel, KernelBlocks, KernelTable
@@ -56,9 +58,11 @@ def _list_columns(
     numbers = [number.get(storage, -1) for storage in range(len(priced.space.program.storage))]
     if isinstance(kernels, KernelBlocks) and not orders.pairs:
         kept = kernels.pick([cost is not None for cost in priced.cost_ns])
-        return kept, make_blocks([
-            repeat_columns(b.members, b.reads, b.writes, b.full, priced.cost_ns, b.unique, numbers) for b in kept.blocks
-        ])
+        price = np.array([cost or 0 for cost in priced.cost_ns], dtype=np.int64)
+        values = np.array(numbers, dtype=np.int32)
+        return kept, make_blocks(
+            [repeat_columns(b.members, b.reads, b.writes, b.full, price[b.unique], values) for b in kept.blocks]
+        )
     if isinstance(kernels, KernelTable) and not orders.pairs:
         made = make_columns(
             kernels.members, kernels.reads, kernels.writes, kernels.full, priced.cost_ns, kernels.unique, numbers

@@ -168,13 +168,11 @@ class ColumnBlocks(Lazy[Column]):
 
 
 def repeat_columns(
-    members: Repeated, reads: Repeated, writes: Repeated, full: NDArray[np.bool_], cost: Sequence[int | None],
-    unique: Ints, number: Sequence[int],
+    members: Repeated, reads: Repeated, writes: Repeated, full: NDArray[np.bool_], cost: Ints,
+    number: NDArray[np.int32],
 ) -> ColumnBlock:  # fmt: skip
-    """A block of columns with the costs `cost[unique[row]]` (ns, none of them None); `number` as in `make_columns`."""
-    price = np.array([-1 if item is None else item for item in cost], dtype=np.int64)[unique]
-    value = np.array(number, dtype=np.int32)
-    return ColumnBlock(members, _made_here(reads, value), _made_here(writes, value), price, full)
+    """A block of columns with the costs `cost[row]` (ns, > 0); `number` as in `make_columns`."""
+    return ColumnBlock(members, _made_here(reads, number), _made_here(writes, number), cost, full)
 
 
 def _made_here(rows: Repeated, value: NDArray[np.int32]) -> Repeated:
