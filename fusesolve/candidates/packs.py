@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fusesolve.candidates.pricing import Priced, join_prices, nanoseconds, price_workloads
 from fusesolve.candidates.program import Program
-from fusesolve.candidates.table import Kernel, KernelTable, stack_tables, table_of
+from fusesolve.candidates.table import Kernel, KernelBlocks, KernelTable, block_of, make_blocks, stack_tables, table_of
 from fusesolve.cost import PACKERS
 from fusesolve.cost.table import Prices
 from fusesolve.group import TEMPLATES, Template, Workload
@@ -278,9 +278,11 @@ def _cost_as_one(priced: Priced, packs: Sequence[Sequence[Kernel]]) -> NDArray[n
 
 
 def _append(kernels: Sequence[Kernel], fresh: Sequence[Kernel]) -> Sequence[Kernel]:
-    """The kernels with others below them; a table stays one."""
+    """The kernels with others below them; a table stays one, and blocks stay blocks."""
     if isinstance(kernels, tuple):
         return (*kernels, *fresh)
+    if isinstance(kernels, KernelBlocks):
+        return make_blocks([*kernels.blocks, block_of(table_of(fresh))])
     return stack_tables([table_of(kernels), table_of(fresh)])
 
 

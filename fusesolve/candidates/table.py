@@ -199,6 +199,15 @@ def make_blocks(blocks: Sequence[KernelBlock]) -> KernelBlocks:
     return KernelBlocks(kept, starts_of(kept))
 
 
+def block_of(table: KernelTable) -> KernelBlock:
+    """The kernels of a table as a block with one place."""
+    rows = table.members, table.reads, table.writes
+    members, reads, writes = (
+        Repeated(part, np.arange(int(part.items.max(initial=-1)) + 1, dtype=np.int32)[None, :]) for part in rows
+    )
+    return KernelBlock(members, reads, writes, table.full, table.unique)
+
+
 def stack_tables(parts: Sequence[KernelTable]) -> KernelTable:
     """Tables one under the other."""
     if not parts:
