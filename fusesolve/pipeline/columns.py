@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 
-import numpy as np
-
 from fusesolve.candidates.pricing import Priced
 from fusesolve.candidates.program import Program
 from fusesolve.candidates.table import Kernel, KernelBlocks, KernelTable
@@ -14,7 +12,7 @@ from fusesolve.errors import InputError
 from fusesolve.pipeline.memory import constant_bytes, live_bytes
 from fusesolve.solve import Column, PartitionProblem
 from fusesolve.solve.problem import TIE_LIMIT
-from fusesolve.solve.table import make_blocks, make_columns, repeat_columns
+from fusesolve.solve.table import as_arrays, make_blocks, make_columns, repeat_columns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +56,7 @@ def _list_columns(
     numbers = [number.get(storage, -1) for storage in range(len(priced.space.program.storage))]
     if isinstance(kernels, KernelBlocks) and not orders.pairs:
         kept = kernels.pick([cost is not None for cost in priced.cost_ns])
-        price = np.array([cost or 0 for cost in priced.cost_ns], dtype=np.int64)
-        values = np.array(numbers, dtype=np.int32)
+        price, values = as_arrays(priced.cost_ns, numbers)
         return kept, make_blocks(
             [repeat_columns(b.members, b.reads, b.writes, b.full, price[b.unique], values) for b in kept.blocks]
         )

@@ -167,6 +167,11 @@ class ColumnBlocks(Lazy[Column]):
         return take_across(self.blocks, self.starts, rows, stack_tables)
 
 
+def as_arrays(cost: Sequence[int | None], number: Sequence[int]) -> tuple[Ints, NDArray[np.int32]]:
+    """Costs (ns; 0 for None) and numbers of values as `repeat_columns` takes them for every block."""
+    return np.array([item or 0 for item in cost], dtype=np.int64), np.array(number, dtype=np.int32)
+
+
 def repeat_columns(
     members: Repeated, reads: Repeated, writes: Repeated, full: NDArray[np.bool_], cost: Ints,
     number: NDArray[np.int32],
