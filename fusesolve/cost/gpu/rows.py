@@ -17,6 +17,7 @@ ROW_SHAPES = ((32, 4), (64, 2), (128, 1), (256, 1), (512, 1), (1024, 1))
 STRIP_SHAPES = ((1, 128), (4, 32), (8, 32), (16, 32), (32, 32))
 MODES = (HELD_IN_REGISTERS, HELD_IN_SHARED, READ_AGAIN)
 SPLITS = (1, 2, 4, 8, 16, 32, 64, 128)
+FULL_BLOCK = 1024.0  # threads of a block that is not bound to 32 registers: one such norm spilled 12 bytes
 THREADS_IN_FLIGHT = 65_536  # x 16 bytes = 1 MiB: bandwidth times latency of the fastest memories (3 TB/s x 0.35 us)
 
 
@@ -52,6 +53,8 @@ def evaluate(device: Device, w: Columns, tile: Columns) -> tuple[dict[str, Array
         threads=tile["threads"], blocks=blocks, shared=shared,
         code=FITTED["row_code"].of(features.row_code(w, tile, parts)), dram_bytes=dram,
     )  # fmt: skip
+    full = (tile["threads"] >= FULL_BLOCK) & (res["registers"] <= t.FREE_REGISTERS)
+    res["max_registers"] = np.where(full, 0.0, res["max_registers"])
     useless = (held & ((per_thread > HELD_LIMIT) | (res["spill_bytes"] > 0))) | ((tile["split"] > 1) & ~single)
     useless |= single & (tile["mode"] != READ_AGAIN)
     res["missing_blocks"] = np.where(useless, 1.0, res["missing_blocks"])
