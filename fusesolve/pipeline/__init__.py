@@ -45,7 +45,7 @@ def plan(
     simulate: str = "closed",
     streams: int = 1,
     verify: str = "none",
-    store: Path | None = None,
+    store: Path | str | None = None,
     together: Sequence[Sequence[str]] = (),
     apart: Sequence[Sequence[str]] = (),
     max_memory: int | None = None,
@@ -78,7 +78,7 @@ def plan(
     planning = begin(
         graph, hardware, options, bind=bind, strict=strict, time_limit=time_limit, workers=workers, progress=progress
     )
-    return finish(planning, store)
+    return finish(planning, None if store is None else Path(store))
 
 
 def begin(

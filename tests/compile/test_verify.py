@@ -30,7 +30,7 @@ def test_a_confirmed_plan_has_the_compiled_numbers(tmp_path):
     assert (record["on"], record["target"]) == ("compile", "sm_80")
     assert record["compiled"] == [group.id for group in found.groups] and record["without_source"] == []
     assert found.options["verify"] == "compile"
-    again = plan(native_graph(*ROWS), "a100", verify="compile", store=tmp_path / "store", time_limit=None)
+    again = plan(native_graph(*ROWS), "a100", verify="compile", store=str(tmp_path / "store"), time_limit=None)
     assert again.groups == found.groups and record["kernels"] > 0
     assert again.verification == {**record, "kernels": 0}  # all of it was in the store
     checked = validate_plan(json.loads(json.dumps(found.to_dict())), "compile")
