@@ -1,6 +1,6 @@
 """Scale benchmark: deep models, wide branches and long chains from the graph to the proven plan, and the growth.
 
-Run `python benchmarks/bench_scale.py [CASE ...]`; without cases all of CASES but those of LONG (add `--long`). Each
+Run `python benchmarks/bench_scale.py [CASE ...]`; without cases all of CASES, two minutes on two idle cores. Each
 case runs in a process of its own. One line each: operators, kernels, seconds by the clock for each stage and by the
 processor, peak memory, status and gap; then the time per operator of the deepest Llama over that of the shallowest.
 """
@@ -31,7 +31,6 @@ CASES: dict[str, tuple[Callable[[], Graph], bool]] = {
     "llama x640": (lambda: scale_graphs.make_llama(640), True),
     "gru x2000": (lambda: scale_graphs.make_gru(2000), True),
 }
-LONG = ("llama x640 once", "llama x640")
 STAGES = ("import", "enumerate", "price", "solve", "assemble", "total")
 HEADER = (
     f"{'case (once: nothing computed twice)':<36}{'ops':>7}{'kernels':>10}"
@@ -76,14 +75,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("cases", nargs="*")
     parser.add_argument("--hw", default="h100")
-    parser.add_argument("--long", action="store_true")
     parser.add_argument("--time-limit", type=float, default=300.0)
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.inside:
         print(json.dumps(measure(options.cases[0], options.hw, options.time_limit)))
         return
-    chosen = options.cases or [name for name in CASES if options.long or name not in LONG]
+    chosen = options.cases or list(CASES)
     print(HEADER, flush=True)
     per_operator: dict[str, float] = {}
     for name in chosen:

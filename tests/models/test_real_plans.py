@@ -13,6 +13,7 @@ from tests.models.graphs import load_model
 pytestmark = pytest.mark.models
 
 PROFILES = ("a100", "h100", "mobile-npu")
+LIMIT_S = {"mobile-npu": 25.0}  # one model takes all of its time, for a proof within 0.2 % instead of the optimum
 LANGUAGE_AND_SPEECH = ("minilm", "minilm-int8", "pp-ocr-det", "pp-ocr-rec", "pp-ocr-cls", "magika", "basic-pitch")
 
 
@@ -44,7 +45,7 @@ def assert_whole(found: Plan, graph: Graph) -> None:
 @pytest.mark.parametrize("name", [*LIGHT_CNNS, *LANGUAGE_AND_SPEECH])
 def test_a_real_model_is_planned_with_a_proof(name: str, profile: str) -> None:
     graph = graph_of(name)
-    found = plan(graph, profile)
+    found = plan(graph, profile, time_limit=LIMIT_S.get(profile, 60.0))
     assert found.status == "OPTIMAL" or (found.gap is not None and found.gap <= 0.01)
     assert [cut for cut in found.space.cut_by if not cut.startswith("packs: ")] == []
     assert found.unfused_ns is not None and found.objective_ns is not None
