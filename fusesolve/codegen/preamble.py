@@ -49,9 +49,26 @@ else:
 """
 
 PREAMBLE_BOUNDED = '''
+class Bounded:
+    """A kernel that is compiled for at most so many registers of a thread, or for any number where that spills."""
+
+    def __init__(self, function, registers):
+        self.py_func, self.registers, self.made = function, registers, None
+
+    def __getitem__(self, launch):
+        return lambda *arrays: self.compiled(arrays)[launch](*arrays)
+
+    def compiled(self, arrays):
+        if self.made is None:
+            self.made = cuda.jit(max_registers=self.registers)(self.py_func).specialize(*arrays)
+            if self.made.get_local_mem_per_thread():
+                self.made = cuda.jit(self.py_func)
+        return self.made
+
+
 def bounded(registers):
-    """The decorator of a kernel that is compiled for at most so many registers of a thread, as it was priced."""
-    return cuda.jit if SIMULATED else cuda.jit(max_registers=registers)
+    """The decorator of a kernel that is compiled for the registers of a thread that it was priced with."""
+    return cuda.jit if SIMULATED else lambda function: Bounded(function, registers)
 '''
 
 PREAMBLE_BF16 = """

@@ -177,7 +177,7 @@ class Compiler(_Tool):
     def compile(self, name: str, types: Sequence[str], capability: tuple[int, int], registers: int = 0) -> Compiled:
         """The kernel function `name` for one-dimensional arrays of the element types, for a compute capability.
 
-        `registers`: of a thread, at most; 0: as many as the compiler likes.
+        `registers`: of a thread, at most, if that needs no local memory; 0: as many as the compiler likes.
 
         KernelError where the compiler refuses it.
         """
@@ -262,13 +262,24 @@ def compile_kernels(path: Path, requests: IO[str]) -> None:
 
 
 def _compile(function: Any, kinds: Sequence[str], capability: tuple[int, int], registers: int | None) -> dict[str, int]:
-    """PTX-level code by Numba, then a cubin by the linker of the CUDA wheels; resources from the linker's log."""
+    """PTX-level code by Numba, then a cubin by the linker of the CUDA wheels; resources from the linker's log.
+
+    As in generated files, `registers` of a thread are no limit where they do not suffice without local memory.
+    """
     cuda, core = importlib.import_module("numba.cuda"), importlib.import_module("cuda.core")
     types = importlib.import_module("numba").types
     signature = tuple(types.Array(_numba_type(kind), 1, "C") for kind in kinds)
     made, _ = cuda.compile_all(function, signature, cc=capability, device=False, abi="numba", output="ltoir")
     parts = made if isinstance(made, list) else [made]
     objects = [core.ObjectCode.from_ltoir(part) if isinstance(part, bytes) else part for part in parts]
+    found = _link(core, objects, capability, registers)
+    if registers and (found["stack"] or found["spill_stores"]):
+        found = _link(core, objects, capability, None)
+    return found
+
+
+def _link(core: Any, objects: Sequence[Any], capability: tuple[int, int], registers: int | None) -> dict[str, int]:
+    """What the linker says of a kernel that it makes for at most so many registers of a thread."""
     options = core.LinkerOptions(
         arch=f"sm_{capability[0]}{capability[1]}", link_time_optimization=True, ptxas_options=["-v"], verbose=True,
         max_register_count=registers,

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from fusesolve.codegen.affine import ZERO, Affine, Var, number, variable
+from fusesolve.codegen.affine import ZERO, Affine, Var, number, split, variable
 from fusesolve.codegen.folds import Fold
 from fusesolve.codegen.moves import Index, axis_of, inside, whole
 from fusesolve.codegen.scalars import UnsupportedError, compute_type
@@ -197,10 +197,8 @@ def product(kernel: "KernelSource", node: Node, index: Index, inner: Index) -> P
     channel = inner[0]
     group, outputs = whole(node, "group", 1), right.shape[0]
     if group != 1:
-        per = outputs // group
-        block = index[1] if per == 1 else None
-        if block is None:
-            block = variable(Var(kernel.value(f"u32({kernel.index(index[1])} // u32({per}))", "t"), group))
+        parts = split(index[1], (group, outputs // group))
+        block = _divided(kernel, index[1], outputs // group)[0] if parts is None else parts[0]
         channel = block.scaled(right.shape[1]) + channel
     return Product(
         left=window_index(node, index, inner[1:], left.shape), lead=(index[0], channel), right=(index[1], *inner)

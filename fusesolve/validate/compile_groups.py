@@ -12,14 +12,15 @@ from pathlib import Path
 from fusesolve.candidates.program import Program
 from fusesolve.codegen.module import GeneratedKernel, GeneratedPlan, generate
 from fusesolve.codegen.planned import PlannedKernel, PlannedProgram
-from fusesolve.codegen.preamble import PREAMBLE, PREAMBLE_BF16, PREAMBLE_VECTORS
+from fusesolve.codegen.preamble import PREAMBLE, PREAMBLE_BF16, PREAMBLE_BOUNDED, PREAMBLE_VECTORS
 from fusesolve.codegen.runtime import Compiled, Compiler, KernelError
 from fusesolve.codegen.tensor_source import tensor_preamble
 from fusesolve.cost.gpu_occupancy import blocks_per_unit, occupancy
 from fusesolve.errors import MissingError
 from fusesolve.hardware import HardwareProfile
 
-PREAMBLES = (PREAMBLE, PREAMBLE_BF16, PREAMBLE_VECTORS)  # what kernels may call, beside their own device functions
+# What kernels use, beside device functions of their own.
+PREAMBLES = (PREAMBLE, PREAMBLE_BF16, PREAMBLE_VECTORS, PREAMBLE_BOUNDED)
 TOOLCHAIN = ("numba-cuda", "nvidia-nvvm", "nvidia-nvjitlink", "nvidia-cuda-nvrtc")  # packages of the extra cuda
 
 

@@ -54,8 +54,8 @@ CASES = {
     ),
     "windows": _graph(
         "x: f32[2,3,9,11]; w: f32[3,1,3,3]; z: f32[4,23]; w2: f32[8,3,3,3]; w3: f32[6,1,3,3]; w4: f32[3,2,3,2]; "
-        "w5: f16[4,3,3]; h: f16[2,4,5]",
-        "mp = maxpool(x; k=3-3, stride=2-2, pad=1-1-1-1)", "mr = relu(mp)",
+        "w5: f16[4,3,3]; h: f16[2,4,5]; xg: f32[1,4,5,6]; wg: f32[16,2,3,3]",
+        "gc = conv2d(xg, wg; pad=1, group=2)", "mp = maxpool(x; k=3-3, stride=2-2, pad=1-1-1-1)", "mr = relu(mp)",
         "ap = avgpool(x; k=3-2, stride=2-2, pad=1-0-1-0)",
         "ap2 = avgpool(x; k=3-3, stride=2-2, pad=1-1-1-1, count_pad=1, ceil=1)", "dw = conv2d(x, w; pad=1, group=3)",
         "st = stencil(z; axis=1, offsets=-2:1)", "rn = resize_nearest(x; to=2-3-18-22)",

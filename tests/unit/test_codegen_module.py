@@ -11,6 +11,7 @@ from fusesolve.codegen.folds import make_fold
 from fusesolve.codegen.library import REASON
 from fusesolve.codegen.module import GeneratedPlan, generate
 from fusesolve.codegen.planned import read_plan
+from fusesolve.codegen.preamble import PREAMBLE_BOUNDED
 from fusesolve.codegen.scalars import UnsupportedError, compute_type, constant, converted
 from fusesolve.codegen.source import Source
 from fusesolve.graph import DType, TensorType
@@ -131,6 +132,39 @@ def test_scopes_forget():
         assert source.recall("a") == "v0" and source.recall("b") == "v1"
     assert source.recall("b") is None
     assert source.lines == ["    if x:", "        pass"]
+
+
+class FakeKernel:
+    """A compiled kernel that spills where it has fewer than 40 registers."""
+
+    def __init__(self, function, registers):
+        self.function, self.registers = function, registers
+
+    def specialize(self, *arrays):
+        assert arrays == ("x", "y")
+        return self
+
+    def get_local_mem_per_thread(self):
+        return 8 if self.registers < 40 else 0
+
+    def __getitem__(self, launch):
+        return lambda *arrays: (launch, self.registers, self.function(*arrays))
+
+
+class FakeCuda:
+    """The decorator `jit` with and without a limit."""
+
+    @staticmethod
+    def jit(function=None, max_registers=255):
+        return FakeKernel(function, 255) if function else lambda later: FakeKernel(later, max_registers)
+
+
+@pytest.mark.parametrize(("wanted", "got"), [(32, 255), (40, 40)])
+def test_a_kernel_is_bound_to_its_registers_unless_that_spills(wanted, got):
+    given = {"SIMULATED": False, "cuda": FakeCuda}
+    exec(PREAMBLE_BOUNDED, given)
+    kernel = given["bounded"](wanted)(lambda *arrays: len(arrays))
+    assert kernel[7, 128]("x", "y") == kernel[7, 128]("x", "y") == ((7, 128), got, 2)
 
 
 def test_the_command_writes_both_files(call, tmp_path):
