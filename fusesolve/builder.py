@@ -5,7 +5,7 @@ that became several gives `source/primitive`, then `source/primitive_1`, and so 
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Protocol
@@ -71,6 +71,18 @@ class GraphBuilder:
         else:
             self._inputs.append(name)
         return name
+
+    def inputs_of(self, graph: Graph, type_of: Callable[[str], TensorType], *, strides: bool = True) -> None:
+        """Take over the warnings, inputs and weights of a graph, each in the type that `type_of` gives its name."""
+        for warning in graph.warnings:
+            self.warn(warning)
+        weights = set(graph.weights)
+        for name in (*graph.inputs, *graph.weights):
+            value = graph.values[name]
+            self.input(
+                name, type_of(name), weight=name in weights, alias_out=value.alias_out, external=value.external,
+                strides=value.strides if strides else None,
+            )  # fmt: skip
 
     def add(
         self,

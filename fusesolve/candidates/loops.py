@@ -100,7 +100,7 @@ class _NestBuilder:
 
     def _connect(self) -> None:
         """Make loops one along the edges inside; note who reads what is made outside."""
-        links, position, base, parent = self.program.links, self.position, self.base, self.parent
+        links, position, base = self.program.links, self.position, self.base
         for consumer, member in enumerate(self.members):
             target = base[consumer]
             for link in links[member]:
@@ -114,15 +114,7 @@ class _NestBuilder:
                 self.cut += link.cut
                 source = base[producer]
                 for atom, walk in link.pairs:
-                    left, right = source + atom, target + walk
-                    while parent[left] != left:
-                        left = parent[left]
-                    while parent[right] != right:
-                        right = parent[right]
-                    if left < right:
-                        parent[right] = left
-                    else:
-                        parent[left] = right
+                    self._join(source + atom, target + walk)
 
     def _find(self, loop: int) -> int:
         """The loop that stands for all that are one with this one."""

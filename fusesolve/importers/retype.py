@@ -16,15 +16,7 @@ def retype_graph(graph: Graph, dtype: DType) -> Graph:
     that type, as quantised kernels do. It models cost: with an integer type the NumPy reference truncates.
     """
     builder = GraphBuilder(graph.name)
-    for warning in graph.warnings:
-        builder.warn(warning)
-    weights = set(graph.weights)
-    for name in (*graph.inputs, *graph.weights):
-        value = graph.values[name]
-        builder.input(
-            name, _type(value.type, dtype), weight=name in weights, alias_out=value.alias_out, external=value.external,
-            strides=value.strides,
-        )  # fmt: skip
+    builder.inputs_of(graph, lambda name: _type(graph.type_of(name), dtype))
     renamed: dict[str, str] = {}
     for node in graph.nodes:
         _retype_node(builder, graph, node, dtype, renamed)

@@ -28,7 +28,8 @@ def fit_arguments(graph: Graph, profile: HardwareProfile) -> tuple[Graph, tuple[
     wide = () if most is None else [n for n in graph.nodes if n.op == "concat" and len(set(n.reads)) > most]
     if most is None or not wide:
         return graph, ()
-    builder = _copied_inputs(graph)
+    builder = GraphBuilder(graph.name)
+    builder.inputs_of(graph, graph.type_of)
     width = min(most, STEP_OPERANDS)
     warnings = []
     for node in graph.nodes:
@@ -45,21 +46,6 @@ def fit_arguments(graph: Graph, profile: HardwareProfile) -> tuple[Graph, tuple[
     for name in graph.outputs:
         builder.output(name)
     return builder.build(), tuple(warnings)
-
-
-def _copied_inputs(graph: Graph) -> GraphBuilder:
-    """A builder with the inputs, weights and warnings of a graph."""
-    builder = GraphBuilder(graph.name)
-    for warning in graph.warnings:
-        builder.warn(warning)
-    weights = set(graph.weights)
-    for name in (*graph.inputs, *graph.weights):
-        value = graph.values[name]
-        builder.input(
-            name, value.type, weight=name in weights, alias_out=value.alias_out, external=value.external,
-            strides=value.strides,
-        )  # fmt: skip
-    return builder
 
 
 def _join(builder: GraphBuilder, node: Node, most: int) -> list[Operand]:

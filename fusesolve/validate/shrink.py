@@ -14,7 +14,7 @@ from typing import Any
 from fusesolve.access import AccessKind
 from fusesolve.builder import GraphBuilder
 from fusesolve.errors import InputError
-from fusesolve.graph import AttrValue, Graph, Node
+from fusesolve.graph import AttrValue, Graph, Node, TensorType
 from fusesolve.ops import OPS, access_map
 from fusesolve.ops.definition import OpKind
 from fusesolve.validate.extents import Atom, AtomTable, Dim, depthwise
@@ -197,15 +197,7 @@ class _Attempt:
 
     def build(self) -> Graph:
         graph, builder = self.graph, self.builder
-        for warning in graph.warnings:
-            builder.warn(warning)
-        weights = set(graph.weights)
-        for name in (*graph.inputs, *graph.weights):
-            kind, value = graph.type_of(name), graph.values[name]
-            builder.input(
-                name, type(kind)(kind.dtype, self._shape(name)), weight=name in weights, alias_out=value.alias_out,
-                external=value.external,
-            )
+        builder.inputs_of(graph, lambda name: TensorType(graph.type_of(name).dtype, self._shape(name)), strides=False)
         for node in graph.nodes:
             self._node(node)
         for name in graph.outputs:

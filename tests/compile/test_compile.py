@@ -16,7 +16,7 @@ from fusesolve.validate.ladder import generate_plan, validate_plan
 from fusesolve.validate.result import KernelResult
 from tests.cudasim.conftest import needs_numba_cuda, planned_document
 from tests.cudasim.graphs import CASES
-from tests.golden.test_kernels import GOLDEN, golden_document
+from tests.golden.test_kernels import GOLDEN, golden_document, golden_kernel
 
 
 @needs_numba_cuda
@@ -63,12 +63,8 @@ def test_shared_memory_is_what_the_source_declares():
 
 @needs_numba_cuda
 def test_parts_of_a_launch_use_the_same_shared_memory():
-    graph, document = golden_document("packed")
-    planned = read_plan(document, graph)
-    made = generate(planned)
-    (item,) = made.kernels[0]
-    with Compiler(made.text) as compiler:
-        kinds = [planned.program.storage[s].type.dtype.value for s in item.emitted.arguments]
+    text, item, kinds = golden_kernel("packed")
+    with Compiler(text) as compiler:
         assert compiler.compile("k0", kinds, (8, 0)).shared == 0  # all of it is asked for at launch
     assert item.emitted.shared == max(part.shared for part in item.emitted.parts) == 3 * (32 + 64) * 64 * 2
 

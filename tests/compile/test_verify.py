@@ -7,8 +7,6 @@ import pytest
 
 from fusesolve import plan
 from fusesolve.candidates.pricing import price_workloads
-from fusesolve.codegen.module import generate
-from fusesolve.codegen.planned import read_plan
 from fusesolve.codegen.runtime import Compiled, Compiler
 from fusesolve.cost.table import CompiledTiling, PriceOptions
 from fusesolve.errors import InputError, MissingError
@@ -18,7 +16,7 @@ from fusesolve.validate.compile_groups import CompileStore
 from fusesolve.validate.ladder import validate_plan
 from tests.cudasim.conftest import needs_numba_cuda
 from tests.cudasim.graphs import native_graph
-from tests.golden.test_kernels import golden_document
+from tests.golden.test_kernels import golden_kernel
 from tests.unit.test_cost_layout import workload_of
 
 ROWS = ("x: f32[512,1000]; g: f32[1000]", "s = softmax(x; axis=1)", "m = mul(s, g)")
@@ -93,12 +91,8 @@ def test_without_the_extra_the_plan_says_what_to_install(monkeypatch):
 
 @needs_numba_cuda
 def test_registers_that_do_not_suffice_without_spills_are_no_limit():
-    graph, document = golden_document("tensor_batch_bf16")
-    planned = read_plan(document, graph)
-    made = generate(planned)
-    (item,) = made.kernels[0]
-    kinds = [planned.program.storage[s].type.dtype.value for s in item.emitted.arguments]
-    with Compiler(made.text) as compiler:
+    text, item, kinds = golden_kernel("tensor_batch_bf16")
+    with Compiler(text) as compiler:
         free, near, tight = (compiler.compile(item.name, kinds, (8, 0), limit) for limit in (0, 128, 40))
     assert free == tight and free.registers > 40 and free.spill_stores == free.stack == 0
     assert near.registers <= 128 and near.spill_stores == near.stack == 0

@@ -181,6 +181,15 @@ def golden_document(name):
     return graph, {"groups": [group], "status": "OPTIMAL"}
 
 
+def golden_kernel(name):
+    """Source of one golden case, its only kernel, and the element types of that one's arrays."""
+    graph, document = golden_document(name)
+    planned = read_plan(document, graph)
+    made = generate(planned)
+    (item,) = made.kernels[0]
+    return made.text, item, [planned.program.storage[s].type.dtype.value for s in item.emitted.arguments]
+
+
 def source_of(name):
     graph, document = golden_document(name)
     made = generate(read_plan(document, graph))
