@@ -17,7 +17,6 @@ from fusesolve.candidates.loops import Nest
 from fusesolve.candidates.program import Operator
 from fusesolve.codegen.affine import Affine, flatten, variable
 from fusesolve.codegen.kernel import (
-    INDEX_LIMIT,
     UNROLL_LIMIT,
     EmittedKernel,
     Task,
@@ -129,8 +128,7 @@ class Gemm:
             raise UnsupportedError(f"{self.node.op} is not supported in generated kernels")
         if any(task_writes_upstream(self.task, s) for s in self.task.kernel.writes):
             raise UnsupportedError("an operand that the contraction makes for itself is also written")
-        if self.batch * self.m * self.n * self.split >= INDEX_LIMIT or self.k >= INDEX_LIMIT // 2:
-            raise UnsupportedError("the contraction does not fit 32-bit indices")
+        self.task.check_range(max(self.batch * self.m * self.n * self.split, 2 * self.k))
         per = -(-self._steps() // self.split) if self.split > 1 else self._steps()
         self.chunk = per * self.step
 

@@ -1,7 +1,8 @@
 """One emitted kernel: its arguments, body and launch configuration; and what all templates share."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TypeVar
 
@@ -18,8 +19,14 @@ from fusesolve.graph import DType
 from fusesolve.group import Template
 
 Made = TypeVar("Made")  # what an emitter makes of a group
-INDEX_LIMIT = 2**32
+NARROW_LIMIT = 2**31  # positions below it are held in 32 bits: an address takes the number as a signed one
+WIDE_LIMIT = 2**62
+_INDEX = re.compile(r"\bu32\((?!cuda\.threadIdx)")  # a position in emitted text; a thread's number is always narrow
 UNROLL_LIMIT = 900  # instructions of a loop nest that the compiler still unrolls (measured: 1,150 compiled kernels)
+
+
+class IndexRangeError(UnsupportedError):
+    """Positions that the integers of a kernel do not hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +74,7 @@ class Task:
 
     `launch`: threads of a block of the launch that this kernel is a part of; 0 where the launch is its own.
     `strided`: loops that are walked as `outer * step + inner`, by two further loops: (outer, step, inner).
+    `wide`: whether positions are integers of 64 bits and not of 32.
     """
 
     program: Program
@@ -74,6 +82,7 @@ class Task:
     kernel: PlannedKernel
     launch: int = 0
     strided: Mapping[int, tuple[int, int, int]] = field(default_factory=dict)
+    wide: bool = False
 
     def tile(self, name: str, default: int = 0) -> int:
         """A number of the tiling that was priced (0 where the plan leaves it out)."""
@@ -83,9 +92,13 @@ class Task:
         """A fresh body with an argument per storage that the group reads or writes, and one for the workspace."""
         storages = [*self.kernel.reads, *self.kernel.writes]
         for item in storages:
-            if self.program.storage[item].type.size >= INDEX_LIMIT:
-                raise UnsupportedError(f"{self.program.storage[item].value} has 2**32 elements or more")
+            self.check_range(self.program.storage[item].type.size)
         return TaskSource(self, {item: f"a{n}" for n, item in enumerate(storages)}, workspace=workspace)
+
+    def check_range(self, count: int) -> None:
+        """IndexRangeError where positions below `count` do not fit the kernel's integers."""
+        if count >= (WIDE_LIMIT if self.wide else NARROW_LIMIT):
+            raise IndexRangeError(f"positions up to {count} do not fit {64 if self.wide else 32} bits")
 
     def node_outputs(self, position: int) -> tuple[str, ...]:
         """Names of the results of the member at `position`."""
@@ -113,7 +126,20 @@ def emit_by(
     emitter = emitters.get(nest.template)
     if emitter is None:
         raise UnsupportedError(f"{nest.template.value} groups have no source")
-    return emitter(Task(program=program, nest=nest, kernel=kernel, launch=launch))
+    task = Task(program=program, nest=nest, kernel=kernel, launch=launch)
+    try:
+        return emitter(task)
+    except IndexRangeError:
+        return emitter(_widened(task))
+
+
+def _widened(task: Task) -> Task:
+    """The task with positions of 64 bits. Text tells positions from values by their type: none may be u32."""
+    nodes = [task.program.graph.nodes[task.program.operators[member].node] for member in task.nest.members]
+    values = {name for node in nodes for name in (*node.reads, *node.outputs)}
+    if any(task.program.graph.type_of(name).dtype is DType.U32 for name in values):
+        raise UnsupportedError("u32 values beside positions of 64 bits")
+    return replace(task, wide=True)
 
 
 class TaskSource(KernelSource):
@@ -130,6 +156,11 @@ class TaskSource(KernelSource):
         self.vectors = False
         self.arena = 0  # bytes of the launch's shared memory that a part of it has taken
         self.starts: dict[str, int] = {}  # first element of each of its arrays there
+
+    def index(self, expression: Affine) -> str:
+        """As in `KernelSource`; IndexRangeError where the expression can exceed the kernel's integers."""
+        self.task.check_range(expression.high)
+        return super().index(expression)
 
     @property
     def block_number(self) -> str:
@@ -164,8 +195,9 @@ class TaskSource(KernelSource):
         names, storages = tuple(self.arrays.values()), tuple(self.arrays)
         if self.workspace is not None:
             names, storages = (*names, self.workspace), (*storages, -1)
+        body = (_INDEX.sub("u64(", line) for line in self.lines) if self.task.wide else self.lines
         return EmittedKernel(
-            names=names, arguments=storages, body=tuple(self.lines), blocks=max(1, blocks), threads=threads,
+            names=names, arguments=storages, body=tuple(body), blocks=max(1, blocks), threads=threads,
             shared=max(shared, self.arena), workspace=workspace, tensor_tiles=tuple(self.tensor_tiles),
             tensor_waits=tuple(self.tensor_waits), vectors=self.vectors,
         )  # fmt: skip

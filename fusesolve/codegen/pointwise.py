@@ -7,8 +7,7 @@ one block of threads apart.
 from collections.abc import Callable
 from math import prod
 
-from fusesolve.codegen.kernel import INDEX_LIMIT, EmittedKernel, Task, TaskSource, ceil_div, kernel_order
-from fusesolve.codegen.scalars import UnsupportedError
+from fusesolve.codegen.kernel import EmittedKernel, Task, TaskSource, ceil_div, kernel_order
 from fusesolve.codegen.staged import staged_kernel
 from fusesolve.codegen.vectors import vector_kernel
 
@@ -35,8 +34,7 @@ def over_points(
 ) -> EmittedKernel:
     """A kernel that runs `body` at every point of the loops `order`."""
     points = prod(source.nest.extent[loop] for loop in order)
-    if points + threads * per_thread >= INDEX_LIMIT:
-        raise UnsupportedError(f"{points} points do not fit 32-bit indices")
+    source.task.check_range(points + threads * per_thread)
     blocks = ceil_div(points, threads * per_thread)
     source.flat_alias("p", order)
     source.line(f"p0 = u32({source.block_number} * u32({threads * per_thread}) + u32(cuda.threadIdx.x))")

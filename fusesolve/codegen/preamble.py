@@ -126,7 +126,7 @@ else:
                     parts.append(model.from_data(builder, builder.bitcast(part, model.get_data_type())))
                 return context.make_tuple(builder, signature.return_type, parts)
 
-            return types.UniTuple(array.dtype, count)(array, types.uint32), code
+            return types.UniTuple(array.dtype, count)(array, index), code
 
         return load
 
@@ -150,7 +150,7 @@ else:
                 builder.store(found, at, align=size * count // 8)
                 return context.get_dummy_value()
 
-            return types.void(array, types.uint32, types.UniTuple(array.dtype, count)), code
+            return types.void(array, index, types.UniTuple(array.dtype, count)), code
 
         return store
 

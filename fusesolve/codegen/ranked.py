@@ -5,7 +5,7 @@ rows of a router. Equal elements keep their order; NaN is the greatest.
 """
 
 from fusesolve.codegen.affine import Affine, Var, variable
-from fusesolve.codegen.kernel import INDEX_LIMIT, EmittedKernel, Task, TaskSource, ceil_div
+from fusesolve.codegen.kernel import EmittedKernel, Task, TaskSource, ceil_div
 from fusesolve.codegen.moves import axis_of
 from fusesolve.codegen.scalars import UnsupportedError, compute_type
 from fusesolve.codegen.values import Index
@@ -38,8 +38,7 @@ class _Ranked:
     def emit(self) -> EmittedKernel:
         """Every point of the operand counts its place and stores itself there."""
         source, points, block = self.source, self.kind.size, self.threads * self.per_thread
-        if points + block >= INDEX_LIMIT:
-            raise UnsupportedError(f"{points} points do not fit 32-bit indices")
+        source.task.check_range(points + block)
         source.line(f"p0 = u32({source.block_number} * u32({block}) + u32(cuda.threadIdx.x))")
         with source.block(f"for e in range({self.per_thread}):"):
             source.line(f"p = u32(p0 + u32(e) * u32({self.threads}))")

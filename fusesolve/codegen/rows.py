@@ -12,7 +12,6 @@ from math import prod
 from fusesolve.codegen.affine import Affine, Var, flatten, variable
 from fusesolve.codegen.folds import Fold, make_fold
 from fusesolve.codegen.kernel import (
-    INDEX_LIMIT,
     EmittedKernel,
     Task,
     TaskSource,
@@ -83,8 +82,7 @@ def row_shape(task: Task) -> RowShape:
         length=prod(nest.extent[loop] for loop in inner), team=team, mode=task.tile("mode"),
         split=task.tile("split", 1),
     )  # fmt: skip
-    if shape.rows * max(1, shape.length) + team.threads * team.rows >= INDEX_LIMIT:
-        raise UnsupportedError(f"{shape.rows} rows of {shape.length} do not fit 32-bit indices")
+    task.check_range(shape.rows * max(1, shape.length) + team.threads * team.rows)
     return shape
 
 

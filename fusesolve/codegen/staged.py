@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import prod
 
 from fusesolve.codegen.affine import Affine, flatten
-from fusesolve.codegen.kernel import INDEX_LIMIT, EmittedKernel, Task, TaskSource, ceil_div, shared_type
+from fusesolve.codegen.kernel import EmittedKernel, Task, TaskSource, ceil_div, shared_type
 from fusesolve.codegen.scalars import compute_type
 from fusesolve.codegen.values import Index
 from fusesolve.cost.gpu.layout import STAGING_SIDE, STAGING_TILE
@@ -135,8 +135,7 @@ class StagedSource(TaskSource):
         """All lines: loads of staged arrays, the points, stores of staged arrays."""
         down, across = (ceil_div(self._size(part), STAGING_SIDE) for part in (self.stage.down, self.stage.across))
         blocks = down * across * self._size(self.stage.rest)
-        if blocks * STAGING_SIDE**2 >= INDEX_LIMIT:
-            return None
+        self.task.check_range(blocks * STAGING_SIDE**2)
         self.line("tid = u32(cuda.threadIdx.x)")
         self.line(f"block = {self.block_number}")
         self.line(f"across = u32(block % u32({across}) * u32({STAGING_SIDE}))")

@@ -315,7 +315,7 @@ _DEVICE = """\
         def address(context, builder, signature, args):
             return builder.gep(context.make_array(signature.args[0])(context, builder, args[0]).data, [args[1]])
 
-        return types.CPointer(array.dtype)(array, types.uint32), address
+        return types.CPointer(array.dtype)(array, index), address
 
     def declared(name, result, *arguments):
         return cuda.declare_device(name, result(*arguments), link=[DEVICE], abi="c")

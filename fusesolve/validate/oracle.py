@@ -160,8 +160,8 @@ def _distance(got: "Array", wanted: "Array") -> "Array":
     import numpy as np
 
     finite = np.isfinite(wanted)
-    scale = float(np.sqrt(np.mean(np.square(wanted[finite])))) if finite.any() else 0.0
     with np.errstate(all="ignore"):
+        scale = float(np.sqrt(np.mean(np.square(wanted[finite])))) if finite.any() else 0.0
         off = np.abs(got - wanted) / (np.abs(wanted) + (scale or 1.0))
     alike = (got == wanted) | (np.isnan(got) & np.isnan(wanted))
     return np.where(alike, 0.0, np.where(np.isfinite(off), off, np.inf)).ravel()

@@ -19,17 +19,33 @@ if TYPE_CHECKING:
 # Extents to try, from larger to smaller: (innermost, elsewhere).
 SHRINKINGS = ((129, 2), (65, 2), (33, 2), (17, 2), (9, 2), (5, 2))
 THREADS = 5_000  # threads that a simulated plan should have: about a minute on one core
+SPLITS = 4  # parts of a reduced axis that are simulated at most: hundreds of blocks would find no elements
 MOST_THREADS = 500_000  # threads that are simulated, of the smallest groups; what is left is not judged
 
 
 def simulated_plan(document: Mapping[str, Any], graph: Graph) -> tuple[PlannedProgram, GeneratedPlan]:
     """The plan over shrunk extents with its source: the largest of `SHRINKINGS` that has few enough threads."""
+    document = {**document, "groups": [_few_splits(group) for group in document.get("groups") or ()]}
     for inner, outer in SHRINKINGS:
         planned = read_plan(document, shrink_graph(graph, inner=inner, outer=outer))
         made = generate(planned)
         if threads_of(made) <= THREADS:
             break
     return planned, made
+
+
+def _few_splits(group: Mapping[str, Any]) -> dict[str, Any]:
+    """A group of a plan whose reduced axes are split `SPLITS` ways at most."""
+
+    def capped(tiling: Mapping[str, int]) -> dict[str, int]:
+        return {name: min(value, SPLITS) if name == "split" else value for name, value in tiling.items()}
+
+    found = dict(group)
+    if "tiling" in group:
+        found["tiling"] = capped(group["tiling"])
+    if "part_tilings" in group:
+        found["part_tilings"] = [capped(tiling) for tiling in group["part_tilings"]]
+    return found
 
 
 def threads_of(made: GeneratedPlan) -> int:

@@ -54,6 +54,18 @@ def test_every_template_compiles_for_three_generations(capability):
 
 
 @needs_numba_cuda
+@pytest.mark.parametrize("name", ["pointwise_vectors", "row_softmax_in_registers", "tensor_epilogue"])
+def test_positions_of_64_bits_compile(name, monkeypatch):
+    narrow = golden_kernel(name)[0]
+    monkeypatch.setattr("fusesolve.codegen.kernel.NARROW_LIMIT", 1)
+    text, item, kinds = golden_kernel(name)
+    assert text != narrow and "u64(" in "".join(item.emitted.body)
+    with Compiler(text) as compiler:
+        found = compiler.compile(item.name, kinds, (8, 0), item.emitted.registers)
+    assert found.stack == found.spill_stores == 0
+
+
+@needs_numba_cuda
 def test_shared_memory_is_what_the_source_declares():
     graph, document = golden_document("row_softmax_in_registers")
     with Compiler(generate(read_plan(document, graph)).text) as compiler:

@@ -13,6 +13,12 @@ from tests.golden.test_kernels import GOLDEN, golden_document
 pytestmark = [needs_numba_cuda, pytest.mark.slow]
 
 
+@pytest.mark.parametrize("name", ["pointwise_staged", "row_bf16_in_shared", "tensor_epilogue"])
+def test_positions_of_64_bits_compute_the_same(name, simulator_of, monkeypatch):
+    monkeypatch.setattr("fusesolve.codegen.kernel.NARROW_LIMIT", 1)
+    test_golden_source_equals_the_reference(simulator_of, name)
+
+
 @pytest.mark.parametrize("name", GOLDEN)
 def test_golden_source_equals_the_reference(simulator_of, name):
     graph, document = golden_document(name)

@@ -77,14 +77,23 @@ def test_what_has_no_source_says_why(inputs, ops, outputs, reason):
     assert any(reason in text for text in made.refused.values()), made.refused
 
 
-def test_tensors_beyond_32_bit_indices_have_no_source():
-    text = {"format": "fusesolve-graph/1", "name": "g", "inputs": ["x: f32[65536,65536]"], "ops": ["y = relu(x)"],
-            "outputs": ["y"]}  # fmt: skip
+@pytest.mark.parametrize(
+    ("dtype", "width", "position"),
+    [("f32", 2**15 - 1, "u32("), ("f32", 2**15, "u64("), ("f16", 2**17, "u64("), ("u32", 2**15, None)],
+)
+def test_positions_are_narrow_only_where_they_fit_31_bits(dtype, width, position):
+    text = {"format": "fusesolve-graph/1", "name": "g", "inputs": [f"x: {dtype}[65536,{width}]"],
+            "ops": ["y = maximum(x, 1)"], "outputs": ["y"]}  # fmt: skip
     graph = parse_native(json.dumps(text), "g", {}, False)
     group = {"id": 0, "nodes": ["y"], "inputs": ["x"], "outputs": ["y"], "template": "pointwise",
              "implementation": "generated", "tiling": {"threads": 128, "per_thread": 4}}  # fmt: skip
     made = generate(read_plan({"groups": [group]}, graph))
-    assert "2**32" in made.refused[0]
+    if position is None:
+        assert "u32 values beside positions of 64 bits" in made.refused[0]
+    else:
+        body = "\n".join(made.kernels[0][0].emitted.body)
+        other = {"u32(": "u64(", "u64(": "u32("}[position]
+        assert position in body and other not in body.replace("u32(cuda.threadIdx.x)", "")
 
 
 def test_numbers_in_source():

@@ -276,10 +276,10 @@ def erf_f32(x):
 
 @njit(error_model="numpy")
 def expm1_f32(x):
-    p = f32(0.001395057886838913) * x + f32(0.00836894754320383)  # |x| <= log(2) / 2
-    p = (p * x + f32(0.04166620597243309)) * x + f32(0.166665181517601)
-    small = (p * x + f32(0.5)) * (x * x) + x
-    return pick(math.fabs(x) < f32(0.34), small, exp_f32(x) - f32(1))
+    p = f32(0.00019780528964474797) * x + f32(0.0014049821766093373)  # |x| < 0.66: beyond, exp(x) - 1 loses less
+    p = (p * x + f32(0.00833445880562067)) * x + f32(0.041664257645606995)
+    small = ((p * x + f32(0.16666649281978607)) * x + f32(0.5)) * (x * x) + x
+    return pick(math.fabs(x) < f32(0.66), small, exp_f32(x) - f32(1))
 
 
 def exp(x):
