@@ -192,6 +192,8 @@ CONSTANTS: Mapping[str, Dimension] = {
     "fma_batched_tile_min": _N,
     "fma_batched_tile_max": _N,
     "fma_batched_side": _N,
+    "fma_batched_waves": _N,
+    "fma_wide_tiles": _N,
     "attention_query": _S,
     "attention_feed": _BW,
     "attention_drain": _BW,

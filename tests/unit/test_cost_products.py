@@ -130,3 +130,31 @@ def test_a_batched_call_pays_its_start_for_a_batch_of_one_too(numbers, floor):
         read_device(profile, "stream"), columns(single(64, 64, 64, **numbers)), tile, library=True
     )
     assert value(found, "floor") * 1e6 == pytest.approx(floor)
+
+
+@pytest.mark.parametrize(
+    ("batch", "m", "n", "rows"),
+    [(10, 30, 120, 32), (12, 240, 230, 64), (22, 100, 500, 128), (50, 100, 500, 64), (58, 100, 500, 64),
+     (62, 100, 500, 128)],
+)  # fmt: skip
+def test_an_older_library_takes_its_batched_tile_from_whole_waves(batch, m, n, rows):
+    """Tiles of 128 x 32 a unit, in waves of 4: 0.1; 1.9: half a wave; 3.5: most of one; 8: no fewer than one wave of 8
+    tiles of 64 x 64; 9.3 and 9.9: the third wave must be 0.4 full.
+    """
+    device = read_device(with_constants(GPU, {"fma_wide_tiles": 1.0, "fma_batched_waves": 100.0}), "stream")
+    item = columns(single(m, n, 64, batch=batch))
+    tiles = [(32, 128), (64, 64), (128, 32)]
+    offered = [contraction.worth(device, item, tiling(tile_m=a, tile_n=b, split=1), library=True) for a, b in tiles]
+    assert [bool(found.item()) for found in offered] == [a == rows for a, _ in tiles]
+
+
+@pytest.mark.parametrize(("side", "slower"), [(64, 2.0), (128, 1.0)])
+def test_two_warps_of_a_lone_tile_fill_half_of_a_unit_of_four_partitions(side, slower):
+    numbers = {"fma_latency": 0.0, "fma_prologue": 0.0}
+    item, tile = columns(single(side, side, 8000)), tiling(tile_m=side, tile_n=side, split=1)
+    usual, older = (
+        contraction.evaluate(read_device(with_constants(GPU, numbers | more), "stream"), item, tile, library=True)[1]
+        for more in ({}, {"fma_wide_tiles": 1.0})
+    )
+    busy = [value(found, "fma") + value(found, "latency") for found in (usual, older)]
+    assert busy[1] / busy[0] == pytest.approx(slower, rel=0.01)

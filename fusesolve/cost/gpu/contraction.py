@@ -112,10 +112,33 @@ def _offered(device: Device, w: Columns, tile: Columns, tensor: Array) -> Flags:
     side = np.where(batched, device.constant("fma_batched_side", 32.0), 32.0)
     narrow = np.minimum(tile["tile_m"], tile["tile_n"]) < side
     narrow = narrow | (np.log2(area) % 1.0 > 0)  # the fine widths are those of asynchronous matrix instructions
+    narrow = narrow | (tile["tile_m"] == 2.0 * tile["tile_n"]) & _older(device, w)
     whole = batched | (w["taps"] > 1)
     fitting = (area >= least) & (area <= most) & ~narrow & ~(whole & (tile["split"] > 1))
+    counted = device.constant("fma_batched_waves", 0.0)
+    fitting = fitting & (~(batched & _older(device, w)) | _by_waves(w, tile, counted)) if counted > 0 else fitting
     offered: Flags = (tensor > 0) | fitting
     return offered
+
+
+def _by_waves(w: Columns, tile: Columns, units: float) -> Flags:
+    """The one batched f32 tile of Volta's library, read off 289 kernel names of `units` units: 93 % of them are right.
+
+    32 x 128 where that is about one tile a unit; else whole waves decide between 128 x 32 (256 threads, 4 tiles on a
+    unit) and 64 x 64 (64 threads, 8 tiles); the last of w waves of 128 x 32 must be 0.7 / sqrt(w) full.
+    """
+
+    def each(rows: float, cols: float) -> Array:
+        tiles: Array = w["batch"] * np.ceil(w["m"] / rows) * np.ceil(w["n"] / cols)
+        return tiles / units
+
+    tall = each(128.0, 32.0) / 4.0
+    waves = np.ceil(tall)
+    full = tall - waves + 1.0 >= 0.7 / np.sqrt(waves)
+    rows = np.where((waves < 2.0 * np.ceil(each(64.0, 64.0) / 8.0)) & full, 128.0, 64.0)
+    rows = np.where(each(32.0, 128.0) <= 1.2, 32.0, rows)
+    found: Flags = (tile["tile_m"] == rows) & (tile["tile_n"] == 4096.0 / rows)
+    return found
 
 
 def _by_rows(w: Columns, tile: Columns) -> Flags:
@@ -246,14 +269,35 @@ def _main_loop(
         / np.where(tensor, device.constant("gemm_drain", 20e9), device.constant("fma_drain", 30e9))
     )  # fmt: skip
     tail = np.where(tensor, device.constant("gemm_tail", 0.4), device.constant("fma_tail", 0.1))
+    lone = device.constant("fma_alone", 1.1) * _idle(device, w, tile, library=library)
     return MainLoop(
         steps=steps, mma=mma, each=each, feed=useful / device.constant("port", 160e9),
-        alone=np.where(tensor, 0.0, each * device.constant("fma_alone", 1.1)), chain=np.zeros_like(mma),
+        alone=np.where(tensor, 0.0, each * lone), chain=np.zeros_like(mma),
         l2_time=res["blocks"] * steps * (useful - np.where(tensor, saved, 0.0)) / (_l2_per_unit(device) * units),
         drain=drain + _epilogue(device, w, m, n), tensor=tensor > 0,
         resident=np.clip(np.minimum(np.floor(32768.0 / (m * n)), res["resident"]), 1.0, 4.0),
         tail=np.where(w["tile_by_rows"] > 0, 0.0, tail),
     )  # fmt: skip
+
+
+def _older(device: Device, w: Columns) -> Flags:
+    """Which products run on the f32 kernels of the generations to Volta; convolutions are another library's."""
+    found: Flags = (w["taps"] <= 1) & (w["image_rows"] <= 0) & (device.constant("fma_wide_tiles", 0.0) > 0)
+    return found
+
+
+def _idle(device: Device, w: Columns, tile: Columns, *, library: bool) -> Array:
+    """By how much a lone tile is slower because its warps do not reach all partitions of a unit, at least 1.
+
+    In older f32 kernels a thread holds 64 points, or 256 threads share the steps of k where a side is 32: the two warps
+    of a 64 x 64 tile fill half of a unit with four partitions.
+    """
+    rows, cols = tile["tile_m"], tile["tile_n"]
+    registers = device.profile.registers
+    if not library or registers is None:
+        return np.ones_like(rows)
+    threads = np.where(np.minimum(rows, cols) <= 32.0, 256.0, gemm_threads(rows, cols))
+    return np.where(_older(device, w), np.maximum(32.0 * registers.partitions / threads, 1.0), 1.0)
 
 
 def _streams(device: Device, w: Columns, tensor: Array) -> dict[str, Array]:
