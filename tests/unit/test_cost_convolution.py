@@ -40,7 +40,7 @@ def test_the_fused_form_runs_one_block_on_a_unit():
 def test_the_form_apart_is_36_products_between_transforms():
     tile = tiling(tile_m=32, tile_n=32, split=1)
     _, found = convolution.evaluate_apart(DEVICE, columns(IMAGES), tile)
-    tiles = 2 * 4 * 4  # 16 x 16 results in tiles of 4 x 4
+    tiles = 16 * 4 * 4  # two images cost what 16 do, of 16 x 16 results in tiles of 4 x 4
     read, written = 36 * 4 * (64 * tiles + 64 * 32), 36 * 4 * tiles * 32
     product = workload(
         Template.CONTRACTION, batch=36, m=tiles, n=32, k=64, mma=36.0 * tiles * 32 * 64, plain=1, full_reads=2,
