@@ -25,8 +25,8 @@ from fusesolve.cost.gpu.features import Features, Fit, plateau
 from fusesolve.cost.gpu.fitted import FITTED, TILES
 from fusesolve.cost.gpu.gemm_features import UNKNOWN_TILE
 from fusesolve.cost.gpu.layout import gemm_threads
-from fusesolve.cost.gpu.packed import LOOK_UP_CODE
-from fusesolve.cost.gpu.terms import register_bound
+from fusesolve.cost.gpu.packed import LOOK_UP_CODE, LOOK_UP_REGISTERS
+from fusesolve.cost.gpu.terms import FREE_REGISTERS, REGISTER_STEP, register_bound
 from fusesolve.cost.gpu_occupancy import blocks_per_unit
 from fusesolve.cost.table import FIELDS
 from fusesolve.group import Template
@@ -40,8 +40,6 @@ NEAR, SHARE, CODE_SHARE = 4.0, 0.15, 0.30  # registers within 4 or 15 %, code wi
 FAMILIES = ("point", "row", "fma", "tensor", "attention", "flash")
 UNFITTED = ("held", "packed")  # constants, and what their parts take
 BENT = ("point", "row")
-# Attention in f32 takes 96 or 128 registers for heads of 32, whatever the tile: it is compiled for the fewer.
-UNDER: Mapping[str, float] = {"attention": 0.3}
 COUNTS = 4  # a kernel that a plan chooses, beside one of others
 LEAST_ROWS = 50  # a family with fewer rows keeps the weights that it has
 TILE_ROUNDS = 3  # the table of tiles and the weights beside it are fitted in turn
@@ -137,11 +135,8 @@ def sample(family: str, rows: Sequence[Row], table: Table) -> Sample:
     )  # fmt: skip
 
 
-def fit_registers(columns: Mapping[str, Array], wanted: Array, *, bent: bool, under: float = 1.0) -> Fit:
-    """Robust least squares in units of what counts as near; the knee is fitted with the weights.
-
-    `under`: weight of a prediction below what the compiler likes to take, beside 1 of one above it.
-    """
+def fit_registers(columns: Mapping[str, Array], wanted: Array, *, bent: bool) -> Fit:
+    """Robust least squares in units of what counts as near; the knee is fitted with the weights."""
     columns = {name: column for name, column in columns.items() if column.any()}
     matrix, scale = np.stack(list(columns.values()), axis=1), 1.0 / np.maximum(NEAR, SHARE * wanted)
     ridge = 0.3 * np.sqrt((matrix**2).mean(axis=0)) * np.median(scale)
@@ -151,8 +146,7 @@ def fit_registers(columns: Mapping[str, Array], wanted: Array, *, bent: bool, un
         return plateau(matrix @ numbers[:-1], float(numbers[-1])) if bent else matrix @ numbers[:-1]
 
     def misses(numbers: Array) -> Array:
-        over = (predicted(numbers) - wanted) * scale
-        return np.concatenate((np.where(over > 0.0, over, under * over), ridge * numbers[:-1]))
+        return np.concatenate(((predicted(numbers) - wanted) * scale, ridge * numbers[:-1]))
 
     start = np.linalg.lstsq(
         np.vstack((matrix * scale[:, None], np.diag(ridge))), np.append(wanted * scale, 0.0 * ridge), rcond=None
@@ -186,12 +180,18 @@ def fit_family(family: str, rows: Sequence[Row]) -> Model:
     rows = [row for row in rows for _ in range(COUNTS if row["kind"] == "chosen" else 1)]
     for left in reversed(range(TILE_ROUNDS if family == "fma" else 1)):
         data = sample(family, rows, table)
-        under = UNDER.get(family, 1.0)
-        fitted = fit_registers(data.registers, data.wanted_registers, bent=family in BENT, under=under)
+        wanted = plain(data.wanted_registers) if family in BENT else data.wanted_registers
+        fitted = fit_registers(data.registers, wanted, bent=family in BENT)
         if left:
             table = better_table(rows, table, data, fitted)
     code = fit_code(data.code, data.wanted_code)
     return Model(registers=replace(fitted, rows=count), code=replace(code, rows=count), table=table)
+
+
+def plain(registers: Array) -> Array:
+    """What pointwise and row kernels take where they are compiled for `FREE_REGISTERS`: a few more are no need."""
+    few = (registers > FREE_REGISTERS) & (registers <= FREE_REGISTERS + REGISTER_STEP)
+    return np.where(few, FREE_REGISTERS, registers)
 
 
 def first_table(rows: Sequence[Row]) -> Table:
@@ -254,14 +254,15 @@ def most_registers(rows: Sequence[Row]) -> Array:
 
 
 def agreement(rows: Sequence[Row], registers: Array, code: Array) -> Array:
-    """(rows x 3): 1.0 where registers, occupancy and code are right."""
+    """(rows x 3): 1.0 where registers, occupancy and code are right; as if compiled for the bound of the prediction."""
     found = np.zeros((len(rows), 3))
+    bound = register_bound(registers)
     for n, row in enumerate(rows):
         compiled = row["compiled"]
-        near = max(NEAR, SHARE * compiled["registers"])
+        taken = min(compiled["registers"], bound[n])
         found[n] = (
-            abs(registers[n] - compiled["registers"]) <= near,
-            _resident(row, registers[n]) == _resident(row, compiled["registers"]),
+            abs(registers[n] - taken) <= max(NEAR, SHARE * taken),
+            _resident(row, registers[n]) == _resident(row, taken),
             abs(code[n] - compiled["code"]) <= CODE_SHARE * compiled["code"],
         )
     return found
@@ -286,7 +287,7 @@ def packed(rows: Sequence[Row], models: Mapping[str, Model]) -> tuple[Array, Arr
             own = predicted(family_of(whole), [whole], models[family_of(whole)])
             registers[n] = max(registers[n], float(own[0][0]))
             code[n] += float(own[1][0]) + LOOK_UP_CODE
-    return registers, code
+    return np.where(registers > FREE_REGISTERS, registers + LOOK_UP_REGISTERS, registers), code
 
 
 def judge(rows: Sequence[Row], models: Mapping[str, Model]) -> Array:
@@ -380,6 +381,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     asked = parser.parse_args()
     rows = [json.loads(line) for path in asked.paths for line in path.read_text(encoding="utf-8").splitlines()]
+    rows = [row for row in rows if row["workload"]["template"] != Template.OPAQUE]  # sorts: one constant
     models = fit_all(rows)
     before, after, apart = judge(rows, packaged()), judge(rows, models), left_out(rows)
     print_table(rows, {"now": before, "fitted": after, "left out": apart})

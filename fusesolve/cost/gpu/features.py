@@ -20,6 +20,9 @@ PLATEAU = 32.0  # registers that the compiler fills before it takes more
 SLOW_PATH = 40.0  # instructions of first use above which an operator has a called slow path, which ends interleaving
 UNROLLED = 4.0  # elements of a loop over a row that the compiler has in flight
 WRITTEN_OUT = 64.0  # instructions of a window's loops that the compiler writes out
+WRITTEN_OUT_LOADS = 44.0  # loads of a thread's elements behind branches, likewise
+SHORT_LOOP = 28.0  # instructions of a window below which few are in flight
+LONG_BODY = 50.0  # instructions beside a window's loops above which these are not written out
 HELD_LIMIT = 64.0  # elements per thread that the compiler keeps in registers before it falls to local memory
 
 
@@ -58,40 +61,60 @@ def _looped(w: Columns) -> Array:
     return np.where(w["windows"] > 0, np.clip(each - w["instructions"], 0.0, WRITTEN_OUT), 0.0)
 
 
+def _rolled(w: Columns, tile: Columns) -> Array:
+    """1.0 where the loop over a thread's elements stays a loop: too many loads behind branches."""
+    loads = (w["full_reads"] + w["row_reads"]) * tile["per_thread"]
+    return np.where((w["branches"] > 0) & (w["windows"] <= 0) & (loads > WRITTEN_OUT_LOADS), 1.0, 0.0)
+
+
+def _ends(w: Columns, tile: Columns) -> Array:
+    """1.0 where the last block has fewer elements than others, so that each element is checked."""
+    return np.where(w["outer"] * w["inner"] % (tile["threads"] * tile["per_thread"]) > 0, 1.0, 0.0)
+
+
 def point_registers(w: Columns, tile: Columns, newer: float) -> Features:
     """Pointwise and movement: E elements a thread; `newer` is 1 from compute capability 9.0 on."""
     each = tile["per_thread"]
-    doubled = np.log2(each)
     many = np.where(each > 1, 1.0, 0.0)
     wide = np.where(w["element_bytes"] >= 4, 1.0, 0.0)
-    window = np.where(_looped(w) > 0, 1.0, 0.0)
+    looped = _looped(w)
+    window = np.where(looped > 0, 1.0, 0.0)
     called = np.where(w["once"] > SLOW_PATH, 1.0, 0.0)
+    rolled = _rolled(w, tile)
+    branches = w["branches"] * many * (1.0 - rolled)
     free = (1.0 - window) * (1.0 - called) * np.where(w["branches"] > 0, 0.0, 1.0)  # copies of the body interleave
+    eight = free * np.where(each == 8, 1.0, 0.0)
     return {
-        "one": np.ones_like(each), "arrays": _arrays(w), "live": w["live"], "scratch": w["scratch"],
-        "newer": np.full_like(each, newer), "called": called * many, "branches": w["branches"] * many,
-        "window": window, "window_called": window * called, "window_branch": window * w["branches"],
-        "window_two": window * np.where(each == 2, 1.0, 0.0),
-        "parts": w["index_parts"], "free": free * many, "doubled": free * doubled,
-        "doubled_wide": free * wide * doubled, "eight": free * np.where(each == 8, 1.0, 0.0),
-        "eight_wide": free * wide * np.where(each == 8, 1.0, 0.0),
+        "one": np.ones_like(each), "arrays": _arrays(w), "scratch": w["scratch"], "newer": np.full_like(each, newer),
+        "called": called * many, "branches": branches, "branches_whole": newer * branches * (1.0 - _ends(w, tile)),
+        "rolled": rolled, "window": window, "window_called": window * called, "window_full": window * w["full_reads"],
+        "window_short": window * np.where(looped < SHORT_LOOP, 1.0, 0.0),
+        "window_long": window * np.where(w["instructions"] > LONG_BODY, 1.0, 0.0),
+        "windows": window * np.where(w["windows"] > 1, 1.0, 0.0),
+        "window_moved": np.where((looped <= 0) & (w["windows"] > 0), 1.0, 0.0),
+        "doubled_wide": free * wide * np.log2(each), "eight": eight, "eight_wide": eight * wide,
         "reads": free * np.minimum(each, 4.0) * w["full_reads"],
-        "doubled_bound": (1.0 - free) * doubled, "double": w["double"] * each,
+        "doubled_bound": (1.0 - free) * (1.0 - rolled) * np.log2(each), "double": w["double"] * each,
         "staged": w["staged"] * np.ones_like(each),
     }  # fmt: skip
 
 
 def point_code(w: Columns, tile: Columns) -> Features:
     """Pointwise and movement; bodies with a loop are copied up to twice, others for each element of a thread."""
-    each = np.where((_looped(w) > 0) & (tile["per_thread"] > 2), 1.0, tile["per_thread"])
-    ends = np.where(w["outer"] * w["inner"] % (tile["threads"] * tile["per_thread"]) > 0, 1.0, 0.0)
+    each, looped = tile["per_thread"], _looped(w)
+    long = (looped > SHORT_LOOP) | (w["instructions"] > LONG_BODY)
+    single = (looped > 0) & ((each > 4) | ((each > 2) & long))
+    each = np.where(single | (_rolled(w, tile) > 0), 1.0, each)
     moved = w["full_reads"] + w["full_writes"]
+    moving = np.where((looped <= 0) & (w["windows"] > 0), each, 0.0)
     return {
         "one": np.ones_like(each), "body": w["instructions"] * each, "once": w["once"], "moved": moved * each,
         "row_reads": w["row_reads"] * each, "arrays": _arrays(w), "parts": w["index_parts"],
         "parts_each": w["index_parts"] * each, "narrow": np.where(w["element_bytes"] < 4, moved * each, 0.0),
-        "ends": ends * each, "staged": w["staged"] * each, "windows": w["windows"] * each, "looped": _looped(w) * each,
+        "ends": _ends(w, tile) * each, "staged": w["staged"] * each, "windows": w["windows"] * each,
+        "looped": looped * each, "window_moved": moving,
         "branches": w["branches"] * (w["full_reads"] + w["row_reads"]) * each,
+        "branches_ends": w["branches"] * (w["full_reads"] + w["row_reads"]) * each * _ends(w, tile),
         "window_branch": w["branches"] * w["windows"] * w["full_reads"] * each,
     }  # fmt: skip
 

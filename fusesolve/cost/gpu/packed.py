@@ -18,7 +18,7 @@ from fusesolve.hardware import HardwareProfile
 
 LOOK_UP_CODE = 192.0  # code bytes per part: compare the block's number, set up its arguments
 LOOK_UP_CYCLES = 10.0  # per part before the block's own: a compare and a branch that wait for each other (an estimate)
-LOOK_UP_REGISTERS = 16.0  # beside those of the greediest part: with 8 packs of contractions spill 4 bytes
+LOOK_UP_REGISTERS = 8.0  # beside those of the greediest part, where it has more than a thread may have anyway
 PIPES = ("fma", "alu", "sfu", "tensor")
 
 
@@ -41,11 +41,8 @@ def price_packs(
     part_res = {name: column(prices.resources, name) for name in RESOURCES}
     res = _resources(device, part_res, present)
     own = column(prices.tiling, "max_registers")
-    bound = own.max(axis=1)
-    bound = np.where(bound > t.FREE_REGISTERS, bound + LOOK_UP_REGISTERS, bound)
-    bound = np.minimum(bound, t.register_limit(profile, res["threads"]))
-    bound = np.where((present & (own <= 0)).any(axis=1), 0.0, bound)  # a part is compiled for any number
-    tiling = {"threads": res["threads"], "max_registers": bound}
+    free = (present & (own <= 0)).any(axis=1)  # a part is compiled for any number
+    tiling = {"threads": res["threads"], "max_registers": np.where(free, 0.0, res["max_registers"])}
     found = _terms(device, part_terms, part_res, res, present)
     look_up = LOOK_UP_CYCLES * (present.sum(axis=1) - 1) / device.clock
     found["code"] = found["code"] + look_up
@@ -66,6 +63,7 @@ def _resources(device: Device, part: Columns, present: NDArray[np.bool_]) -> dic
     count = present.sum(axis=1)
     threads = part["threads"].max(axis=1)
     wanted = (part["registers"] + part["spill_bytes"] / 4.0).max(axis=1)
+    wanted = np.where(wanted > t.FREE_REGISTERS, wanted + LOOK_UP_REGISTERS, wanted)
     arrays = (part["argument_bytes"].sum(axis=1) - t.FIXED_ARGUMENT_BYTES * count) / t.ARGUMENT_BYTES
     found = t.resources(
         device, {"arrays": arrays}, demand=wanted, threads=threads, blocks=part["blocks"].sum(axis=1),

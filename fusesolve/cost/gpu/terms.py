@@ -89,19 +89,19 @@ def pipe_terms(device: Device, w: Columns, active: Array, extra_alu: Array) -> d
 
 def resources(
     device: Device, w: Columns, *, demand: Array, threads: Array, blocks: Array, shared: Array, code: Array,
-    dram_bytes: Array, spare: float = 0.0,
+    dram_bytes: Array,
 ) -> dict[str, Array]:  # fmt: skip
     """The resource columns of a block of tilings.
 
-    A kernel is compiled for `register_bound` of its demand and `spare` (`max_registers`), or for `ROOM` of it where as
-    many of its blocks fit a unit; at most for what a thread may have and what lets its block fit. What it wants above
-    that becomes spills (4 bytes each, per thread).
+    A kernel is compiled for `register_bound` of its demand (`max_registers`), or for `ROOM` of it where as many of its
+    blocks fit a unit; at most for what a thread may have and what lets its block fit. What it wants above that becomes
+    spills (4 bytes each, per thread).
     """
     profile = device.profile
     registers, limits = _registers_of(profile)
     most = register_limit(profile, threads)
     wanted = np.ceil(np.maximum(demand, LEAST_REGISTERS))
-    bound = np.minimum(_roomy_bound(profile, wanted, spare, threads, shared), most)
+    bound = np.minimum(_roomy_bound(profile, wanted, threads, shared), most)
     held = _as_compiled(w, "registers", np.minimum(wanted, bound))
     shared = _as_compiled(w, "shared_bytes", shared)
     unit = registers.allocation_unit / limits.warp_size
@@ -146,9 +146,9 @@ def _resident(profile: HardwareProfile, registers: Array, threads: Array, shared
     return np.asarray(blocks_per_unit(profile, *whole), np.float64)
 
 
-def _roomy_bound(profile: HardwareProfile, wanted: Array, spare: float, threads: Array, shared: Array) -> Array:
+def _roomy_bound(profile: HardwareProfile, wanted: Array, threads: Array, shared: Array) -> Array:
     """`register_bound`, or more where that costs no block: to take fewer than the compiler likes gains nothing then."""
-    near = register_bound(wanted + spare)
+    near = register_bound(wanted)
     wide = np.maximum(np.floor(ROOM * wanted / REGISTER_STEP) * REGISTER_STEP, near)
     shape = np.broadcast_shapes(near.shape, threads.shape, shared.shape)
     near, wide, threads, shared = (np.broadcast_to(item, shape) for item in (near, wide, threads, shared))
