@@ -361,7 +361,7 @@ def fitted_text(models: Mapping[str, Model]) -> str:
             lines.append(f"        knee={item.knee}, rows={item.rows}, error={item.error:.3f},")
             pairs = [f'"{key}": {value}' for key, value in item.weights.items() if value]
             lines.append("        weights={")
-            lines += [f"            {', '.join(pairs[n : n + 5])}," for n in range(0, len(pairs), 5)]
+            lines += [f"            {', '.join(pairs[n : n + 4])}," for n in range(0, len(pairs), 4)]
             lines += ["        },", "    ),"]
     pairs = [f"({m}, {n}): ({a}, {b})" for (m, n), (a, b) in sorted(models["fma"].table.items())]
     lines += [
