@@ -180,7 +180,7 @@ def fit_family(family: str, rows: Sequence[Row]) -> Model:
     rows = [row for row in rows for _ in range(COUNTS if row["kind"] == "chosen" else 1)]
     for left in reversed(range(TILE_ROUNDS if family == "fma" else 1)):
         data = sample(family, rows, table)
-        wanted = plain(data.wanted_registers) if family in BENT else data.wanted_registers
+        wanted = plain(data.wanted_registers) if family == "point" else data.wanted_registers
         fitted = fit_registers(data.registers, wanted, bent=family in BENT)
         if left:
             table = better_table(rows, table, data, fitted)
@@ -189,7 +189,7 @@ def fit_family(family: str, rows: Sequence[Row]) -> Model:
 
 
 def plain(registers: Array) -> Array:
-    """What pointwise and row kernels take where they are compiled for `FREE_REGISTERS`: a few more are no need."""
+    """What pointwise kernels take where they are compiled for `FREE_REGISTERS`: a few more are no need."""
     few = (registers > FREE_REGISTERS) & (registers <= FREE_REGISTERS + REGISTER_STEP)
     return np.where(few, FREE_REGISTERS, registers)
 

@@ -30,14 +30,14 @@ FITTED: Mapping[str, Fit] = {
         },
     ),
     "row_registers": Fit(
-        knee=48.0, rows=180, error=0.046,
+        knee=41.06, rows=180, error=0.052,
         weights={
-            "one": 19.565, "held": -2.719, "arrays": -0.39, "live": 4.451,
-            "live_held": 2.361, "scratch": 0.488, "newer": 0.218, "apart": 4.522,
-            "apart_held": -7.114, "parts": 5.067, "folds": 0.358, "split": 7.414,
-            "warp": -0.685, "passes": -3.45, "strip": 2.264, "kept": 1.369,
-            "kept_ends": 2.104, "alone": -21.709, "alone_held": 6.398, "flight": -0.083,
-            "window": 3.572, "window_flight": 2.21, "shared": 1.623,
+            "one": 18.94, "held": -4.084, "arrays": -0.571, "live": 3.202,
+            "live_held": 2.459, "scratch": 0.375, "newer": 0.01, "apart": 3.669,
+            "apart_held": -7.425, "parts": 4.198, "folds": 1.456, "split": 7.331,
+            "warp": -0.085, "passes": -3.13, "strip": 2.328, "kept": 1.316,
+            "kept_ends": 2.036, "alone": -17.237, "alone_held": 6.105, "flight": 0.556,
+            "window": 1.996, "window_flight": 3.119, "shared": 1.011,
         },
     ),
     "row_code": Fit(
