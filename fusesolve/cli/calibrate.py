@@ -14,6 +14,8 @@ EXAMPLES = """Examples:
 fusesolve calibrate --data gemm.csv softmax.csv --hw h100 -o my_h100.yaml
 
 fusesolve calibrate --device cpu -o this_machine.yaml
+
+fusesolve calibrate --device cuda -o this_gpu.yaml
 """
 
 DataOpt = Annotated[
@@ -26,7 +28,7 @@ ProfileOpt = Annotated[
 ]
 DeviceOpt = Annotated[
     str | None,
-    typer.Option("--device", metavar="cpu|cuda", help="Measure this machine's device instead.", show_default=False),
+    typer.Option("--device", metavar="cpu|cuda", help="Measure this machine's CPU or GPU instead.", show_default=False),
 ]
 
 

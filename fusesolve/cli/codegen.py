@@ -62,13 +62,17 @@ def codegen_command(
         )  # fmt: skip
     from fusesolve.report.codegen import codegen_table
     from fusesolve.report.json import format_json
-    from fusesolve.validate.ladder import generate_plan
+    from fusesolve.validate.ladder import generate_plan, plan_profile
 
     planned, made = generate_plan(document)
     write_result(made.text, output / SOURCE)
     write_result(format_json(dict[str, Any](document)), output / PLAN)
     write_result(codegen_table(planned, made, width=result_width(None), colour=colour_wanted()), None)
-    notes(quiet=quiet)(f"wrote {output / SOURCE} and {output / PLAN}")
+    say = notes(quiet=quiet)
+    profile = plan_profile(document)
+    if not profile.compute_capability:
+        say(f"note: {profile.name} does not run CUDA kernels; they are for a look, and for --on cudasim")
+    say(f"wrote {output / SOURCE} and {output / PLAN}")
 
 
 def _make_folder(folder: Path) -> None:

@@ -121,8 +121,7 @@ def emit_by(
     if kernel.template == Template.PACKED:
         raise UnsupportedError("kernels packed in one launch have no source of this kind")
     nest = build_nest(program, kernel.members)
-    if any(program.storage[s].type.size == 0 for s in (*kernel.reads, *kernel.writes)):
-        raise UnsupportedError("a tensor of it is empty")
+    kernel = replace(kernel, writes=filled(program, kernel))
     emitter = emitters.get(nest.template)
     if emitter is None:
         raise UnsupportedError(f"{nest.template.value} groups have no source")
@@ -131,6 +130,11 @@ def emit_by(
         return emitter(task)
     except IndexRangeError:
         return emitter(_widened(task))
+
+
+def filled(program: Program, kernel: PlannedKernel) -> tuple[int, ...]:
+    """What a group writes that has elements."""
+    return tuple(s for s in kernel.writes if program.storage[s].type.size)
 
 
 def _widened(task: Task) -> Task:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from fusesolve import __version__
 from fusesolve.candidates.program import Program
-from fusesolve.codegen.kernel import EmittedKernel, Workspace
+from fusesolve.codegen.kernel import EmittedKernel, Workspace, filled
 from fusesolve.codegen.library import PREAMBLE_LIBRARY, REASON, product_calls
 from fusesolve.codegen.planned import PlannedKernel, PlannedProgram
 from fusesolve.codegen.preamble import PREAMBLE, PREAMBLE_BF16, PREAMBLE_BOUNDED, PREAMBLE_VECTORS
@@ -50,6 +50,9 @@ def generate(planned: PlannedProgram, *, runs: bool = True) -> GeneratedPlan:
                 calls[group.id] = product_calls(planned, group)
                 refused[group.id] = REASON
                 continue
+            if not filled(planned.program, group):
+                refused[group.id] = "nothing to compute: its results are empty"
+                continue
             emitted = emit_group(planned.program, group)
         except UnsupportedError as error:
             refused[group.id] = str(error)
@@ -79,6 +82,9 @@ class _File:
         self.kernels = kernels
         self.calls = calls
         self.workspaces = workspaces
+        self.space: dict[str, int] = {}  # elements of the workspace of each type, which groups use in turn
+        for found in workspaces.values():
+            self.space[found.kind] = max(found.size, self.space.get(found.kind, 0))
 
     def kernel_parts(self) -> list[str]:
         """The head of the file and its kernels."""
@@ -117,15 +123,15 @@ class _File:
 
     def _launcher(self, group: PlannedKernel) -> str:
         items = self.kernels.get(group.id, ())
-        names = [f"a{n}" for n in range(len(group.reads) + len(group.writes))]
-        lines = [f"def g{group.id}({', '.join(names)}):"]
+        names = {s: f"a{n}" for n, s in enumerate((*group.reads, *group.writes))}
+        lines = [f"def g{group.id}({', '.join(names.values())}):"]
         space = self.workspaces.get(group.id)
         if space is not None:
-            lines.append(f"    w0 = cuda.device_array({space.size}, {space.kind})")
+            lines.append(f'    w0 = kept("{space.kind}", {self.space[space.kind]}, {space.kind})')
         for item in items:
             emitted = item.emitted
             shape = f"{emitted.blocks}, {emitted.threads}" + (f", 0, {emitted.shared}" if emitted.shared else "")
-            lines.append(f"    {item.name}[{shape}]({', '.join(emitted.names)})")
+            lines.append(f"    {item.name}[{shape}]({', '.join(names.get(s, 'w0') for s in emitted.arguments)})")
         lines += [f"    {call}" for call in self.calls.get(group.id, ())]
         return "\n".join(lines) + "\n"
 
@@ -167,7 +173,7 @@ class _File:
             "    x = [cuda.to_device(np.ascontiguousarray(item).reshape(-1)) for item in inputs]",
             f"    if len(x) != {len(fed)}:",
             f'        raise ValueError(f"run takes {len(fed)} arrays, got {{len(x)}}")',
-            "    b = [cuda.device_array(size, kind) for size, kind in BUFFERS]",
+            "    b = [kept(n, size, kind) for n, (size, kind) in enumerate(BUFFERS)]",
         ]
         names = {storage: f"x[{n}]" for n, storage in enumerate(fed)}
         bases = in_place(self.program)
@@ -177,19 +183,29 @@ class _File:
             reads, writes = ([names[s] for s in part] for part in (group.reads, group.writes))
             if group.id in self.kernels:
                 lines.append(f"    g{group.id}({', '.join((*reads, *writes))})")
-            else:
+            elif filled(self.program, group):
                 whose = "library_or_host" if group.id in self.calls else "by_host"
                 lines.append(f"    {whose}(host, {group.id}, [{', '.join(reads)}], [{', '.join(writes)}])")
         results = [self._result(name, names) for name in graph.outputs]
         lines.append(f"    return ({', '.join(results)}{',' if len(results) == 1 else ''})")
-        return _BY_HOST + "\n\n" + "\n".join(lines) + "\n"
+        return _MEMORY + "\n\n" + "\n".join(lines) + "\n"
 
     def _result(self, name: str, names: Mapping[int, str]) -> str:
         kind = self.planned.graph.type_of(name)
         return f"{names[self.planned.where[name]]}.copy_to_host()[:{kind.size}].reshape({kind.shape})"
 
 
-_BY_HOST = '''\
+_MEMORY = '''\
+KEPT = {}
+
+
+def kept(name, size, kind):
+    """Memory of the device that the first call makes and later ones use again."""
+    if name not in KEPT:
+        KEPT[name] = cuda.device_array(size, kind)
+    return KEPT[name]
+
+
 def by_host(host, group, reads, writes):
     """Let the host compute a group: copy what it reads, call, copy what it writes."""
     if host is None:
@@ -249,4 +265,5 @@ class _Slots:
 
 
 def _array_type(dtype: DType) -> str:
-    return "b1" if dtype is DType.BOOL else dtype.value
+    """The name of the type of an array in memory."""
+    return {DType.BOOL: "b1", DType.BF16: "stored_bf16"}.get(dtype, dtype.value)

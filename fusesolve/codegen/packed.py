@@ -29,7 +29,7 @@ def pack_parts(
     body = [f"{INDENT}block, tid = u32(cuda.blockIdx.x), u32(cuda.threadIdx.x)"]
     first = 0
     for n, part in enumerate(parts):
-        last = n == len(parts) - 1
+        last = 0 < n == len(parts) - 1
         test = "else:" if last else f"{'el' if n else ''}if block < u32({first + part.blocks}):"
         number = f"u32(block - u32({first}))" if first else "block"
         here = f"w0[{sum(spaces[:n])}:{sum(spaces[: n + 1])}]" if spaces else ""

@@ -75,6 +75,8 @@ PREAMBLE_BF16 = """
 if SIMULATED:
     from ml_dtypes import bfloat16 as bf16
 
+    stored_bf16 = bf16
+
     def float_bits(x):
         return f32(x).view(i32)
 
@@ -83,6 +85,10 @@ if SIMULATED:
 else:
     from numba.cuda.types import bfloat16 as bf16
 
+    try:
+        from ml_dtypes import bfloat16 as stored_bf16  # the type of arrays: NumPy has none of its own
+    except ImportError:
+        stored_bf16 = "bfloat16: install ml_dtypes"  # what NumPy says it does not know where an array is asked for
     float_bits, bits_float = libdevice.float_as_int, libdevice.int_as_float
 """
 

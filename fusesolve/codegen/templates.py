@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from fusesolve.candidates.program import Program
 from fusesolve.codegen.contraction import Gemm, head_at
-from fusesolve.codegen.kernel import EmittedKernel, Task, emit_by
+from fusesolve.codegen.kernel import EmittedKernel, Task, emit_by, filled
 from fusesolve.codegen.one_block import emit_block
 from fusesolve.codegen.packed import pack_parts
 from fusesolve.codegen.planned import PlannedKernel
@@ -73,7 +73,7 @@ def _emit_whole(program: Program, kernel: PlannedKernel) -> tuple[EmittedKernel,
     if not kernel.parts:
         raise UnsupportedError("the plan gives no tilings of its parts; write it again with fusesolve plan -o")
     threads = kernel.tiling["threads"]
-    made = [emit_by(EMITTERS, program, part, threads) for part in kernel.parts]
+    made = [emit_by(EMITTERS, program, part, threads) for part in kernel.parts if filled(program, part)]
     if any(len(found) > 1 for found in made):
         raise UnsupportedError("a part of the launch is split over blocks")
     parts = [part for whole, in made for part in whole.parts or (whole,)]

@@ -19,7 +19,7 @@ COMPILED = (
 )  # fmt: skip
 TIMED = (
     _NUMBER, _NAMES, _VERDICT,
-    *(Column(head=head, right=True) for head in ("predicted", "measured", "20-80 %", "apart", "gain")),
+    *(Column(head=head, right=True) for head in ("predicted", "measured", "ratio", "20-80 %", "apart", "gain")),
     Column(head="note", flexible=True),
 )  # fmt: skip
 _PAIRS = ("registers_per_thread", "shared_bytes", "code_bytes", "occupancy", "spill_bytes")
@@ -62,12 +62,12 @@ def _compiled(item: KernelResult) -> tuple[str, ...]:
 def _timed(item: KernelResult) -> tuple[str, ...]:
     names = str(item.id), ", ".join(item.nodes), verdict(item.ok)
     if item.measured is None:
-        return *names, "-", "-", "-", "-", "-", item.note or ""
-    measured, predicted = item.measured, (item.predicted or {}).get("latency_ns")
+        return *names, "-", "-", "-", "-", "-", "-", item.note or ""
+    measured, ratio = item.measured, item.ratio
     apart = measured["unfused_latency_ns"]
     return (
-        *names, "-" if predicted is None else format_seconds(predicted / 1e9),
-        format_seconds(measured["latency_ns"] / 1e9),
+        *names, "-" if ratio is None else format_seconds(measured["latency_ns"] / ratio / 1e9),
+        format_seconds(measured["latency_ns"] / 1e9), "-" if ratio is None else f"{ratio:.2f}",
         f"{format_seconds(measured['p20_ns'] / 1e9)} - {format_seconds(measured['p80_ns'] / 1e9)}",
         "-" if apart is None else format_seconds(apart / 1e9),
         "-" if apart is None else f"{apart / measured['latency_ns']:.2f} x", item.note or "",
@@ -84,7 +84,8 @@ def _times_line(found: Validation, width: int) -> str:
     if found.winner is not None:
         gain = found.winner
         parts.append(
-            f"fused against apart: {gain['predicted_gain']:.2f} x predicted, {gain['measured_gain']:.2f} x measured"
+            f"fused against apart: {gain['predicted_gain']:.2f} x predicted, {gain['measured_gain']:.2f} x measured, "
+            + ("the winner is the predicted one" if gain["right"] else "the winner is not the predicted one")
         )
     return fold("; ".join(parts), width) if parts else ""
 

@@ -17,7 +17,7 @@ from fusesolve.codegen.runtime import check_extra
 from fusesolve.cost.cpu import Machine
 from fusesolve.detect import CpuFacts, cpu_definition, match_gpu, measure_copy_bandwidth, read_cpu_facts
 from fusesolve.detect.machine import Definition
-from fusesolve.errors import InputError
+from fusesolve.errors import InputError, MissingError
 from fusesolve.hardware_yaml import profile_from_definition
 from fusesolve.study.machine_fit import CONSTANTS, MachineFit, fit_machine
 from fusesolve.study.probes import Probe, prepare, probe_specs
@@ -144,6 +144,8 @@ def calibrate_cuda(say: Say) -> Definition:
         (Path(name) / "plans.json").write_text("[]", encoding="utf-8")
         found = run_on_device(Path(name), "--device cuda")
     device, machine = found["device"], found["machine"]
+    if machine is None:
+        raise MissingError(f"--device cuda: {device['name']} could not be measured: {found['fault']}")
     bundled = match_gpu(device["name"])
     if bundled is None:
         raise InputError(f"GPU {device['name']!r} has no bundled profile: write one that extends a related device")

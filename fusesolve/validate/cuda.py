@@ -23,7 +23,7 @@ from fusesolve.hardware import HardwareProfile
 from fusesolve.hardware_yaml import load_profile
 from fusesolve.reference import random_feeds
 from fusesolve.validate.memory import ReferenceKernel, run_plan
-from fusesolve.validate.oracle import Oracle
+from fusesolve.validate.oracle import STRAY_SHARE, Oracle
 from fusesolve.validate.parts import split_group, tiled
 from fusesolve.validate.simulate import simulated_plan
 
@@ -37,9 +37,9 @@ Job = tuple[str, Mapping[str, Any], Graph, HardwareProfile]  # name, plan docume
 
 
 def prepare_folder(folder: Path, jobs: Sequence[Job], seed: int = 0) -> dict[str, list[int]]:
-    """Write all that running the plans of `jobs` on a bare machine takes; returns the groups left out, by plan.
+    """Write all that running the plans of `jobs` on a bare machine takes; returns the groups without source, by plan.
 
-    Left out are groups without source and those that touch bf16, whose arrays plain NumPy cannot make.
+    Those that touch bf16 (`narrow`) run where the package ml_dtypes is installed: plain NumPy has no such arrays.
     """
     plans, left_out = [], {}
     for number, job in enumerate(jobs):
@@ -57,7 +57,7 @@ def _prepare(folder: Path, stem: str, job: Job, seed: int) -> tuple[dict[str, An
     small, small_made = simulated_plan(document, graph)
     full = read_plan(document, graph)
     made = generate(full)
-    groups = [k for k in full.kernels if k.id in made.kernels and k.id in small_made.kernels and not _narrow(full, k)]
+    groups = [kernel for kernel in full.kernels if kernel.id in made.kernels and kernel.id in small_made.kernels]
     chosen = {kernel.id for kernel in groups}
     checks, arrays = _wanted(small, chosen, seed)
     np.savez(folder / f"{stem}.npz", allow_pickle=False, **arrays)
@@ -71,6 +71,7 @@ def _prepare(folder: Path, stem: str, job: Job, seed: int) -> tuple[dict[str, An
         "fused": f"{stem}_fused.py", "apart": f"{stem}_apart.py", "checks": checks, "groups": sorted(chosen),
         "parts": sorted({part for found in parts_of.values() for part in found} & set(apart.kernels)),
         "parts_of": {str(k): v for k, v in parts_of.items()},
+        "narrow": sorted({kernel.id for kernel in (*groups, *parts) if _narrow(full, kernel)}),
         "predicted_ns": {str(kernel.id): kernel.predicted["latency_ns"] for kernel in groups},
     }  # fmt: skip
     return record, sorted({kernel.id for kernel in full.kernels} - chosen)
@@ -91,12 +92,18 @@ def _wanted(planned: PlannedProgram, chosen: set[int], seed: int) -> "tuple[list
         if kernel.id not in chosen:
             return
         verdict = oracle.judge(kernel, read, written)
-        checks.append({"id": kernel.id, "tolerance": ROUNDINGS * verdict.tolerance})
-        arrays.update({f"g{kernel.id}_r{n}": read[s] for n, s in enumerate(kernel.reads)})
-        arrays.update({f"g{kernel.id}_w{n}": written[s] for n, s in enumerate(kernel.writes)})
+        stray = STRAY_SHARE if oracle.jumps(kernel) else 0.0
+        checks.append({"id": kernel.id, "tolerance": ROUNDINGS * verdict.tolerance, "stray": stray})
+        arrays.update({f"g{kernel.id}_r{n}": _plain(read[s]) for n, s in enumerate(kernel.reads)})
+        arrays.update({f"g{kernel.id}_w{n}": _plain(written[s]) for n, s in enumerate(kernel.writes)})
 
     run_plan(planned, random_feeds(planned.graph, seed), ReferenceKernel(planned), watch)
     return checks, arrays
+
+
+def _plain(array: "Array") -> "Array":
+    """An array that NumPy can save: that of a type of its own, else the bits."""
+    return array.view(f"u{array.itemsize}") if array.dtype.kind == "V" else array
 
 
 def _parts(

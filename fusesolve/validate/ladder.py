@@ -150,13 +150,16 @@ def _cuda(document: Mapping[str, Any], options: StepOptions) -> Validation:
     check_extra("--on cuda")
     graph, profile = plan_graph(document), plan_profile(document)
     check_device(profile, force=options.force)
+    planned = read_plan(document, graph)
     found = run_plan_on_device((graph.name, document, graph, profile), options.seed)
+    made = compile_plan(planned, profile) if profile.compute_capability else ()
+    compiled = {row.id: row.compiled for row in made}
     record = found["plans"][0]
     checks = {row["id"]: row for row in record["checks"]}
     times = {row["id"]: row for row in record.get("times", ())}
     rows = tuple(
-        _device_row(kernel, checks.get(kernel.id), times.get(kernel.id))
-        for kernel in read_plan(document, graph).kernels
+        _device_row(kernel, checks.get(kernel.id), times.get(kernel.id), compiled.get(kernel.id))
+        for kernel in planned.kernels
     )
     return _timed("cuda", found["device"]["name"], document, rows, predicted=True)
 
@@ -167,9 +170,10 @@ def _timed(
     """The result of a step that measures; `predicted`: whether the plan's times are about the device that ran."""
     import numpy as np
 
+    rows = tuple(_compared(row) for row in rows) if predicted else rows
     pairs = [
         (row.predicted["latency_ns"], row.measured["latency_ns"]) for row in rows
-        if predicted and row.measured is not None and row.predicted is not None and row.predicted.get("latency_ns")
+        if row.ratio is not None and row.predicted is not None and row.measured is not None
     ]  # fmt: skip
     errors = measure_errors(*np.array(pairs, dtype=np.float64).T) if pairs else None
     return Validation(
@@ -180,9 +184,16 @@ def _timed(
     )  # fmt: skip
 
 
+def _compared(row: KernelResult) -> KernelResult:
+    """A row with its measured by its predicted time, where it has both."""
+    expected = (row.predicted or {}).get("latency_ns")
+    return row if row.measured is None or not expected else replace(row, ratio=row.measured["latency_ns"] / expected)
+
+
 def _device_row(
-    kernel: PlannedKernel, check: Mapping[str, Any] | None, times: Mapping[str, Any] | None
-) -> KernelResult:
+    kernel: PlannedKernel, check: Mapping[str, Any] | None, times: Mapping[str, Any] | None,
+    compiled: Mapping[str, Any] | None,
+) -> KernelResult:  # fmt: skip
     measured = None if times is None else {
         "latency_ns": times["latency_ns"], "p20_ns": times["p20_ns"], "p80_ns": times["p80_ns"],
         "unfused_latency_ns": times["unfused_ns"],
@@ -191,7 +202,8 @@ def _device_row(
         id=kernel.id, nodes=kernel.nodes, ok=None if check is None else check["ok"], generated=check is not None,
         error=None if check is None else _number(check["error"]),
         tolerance=None if check is None else check["tolerance"], predicted=kernel.predicted, measured=measured,
-        note="no source, or bf16 arrays" if check is None else None if check["ok"] else "computes something else",
+        compiled=compiled,
+        note="no source" if check is None else None if check["ok"] else check.get("note", "computes something else"),
     )  # fmt: skip
 
 

@@ -66,13 +66,20 @@ class Oracle:
         """The verdict on a kernel from the arrays that it read and wrote, by storage."""
         way = self._way(kernel)
         limit = tolerance(self.planned, way)
-        jumping = any(jumps(self.planned.graph, self.planned.graph.nodes[op.node]) for op in way)
+        jumping = self._jump(way)
         exact, same = self._follow(way, read, wide=True), self._follow(way, read, wide=False)
         found = {s: _error(written[s], exact[s], same[s], jumps=jumping, limit=limit) for s in kernel.writes}
         worst = max(found, key=lambda s: found[s], default=None)
         error = 0.0 if worst is None else found[worst]
         name = None if worst is None else self.program.storage[worst].value
         return Verdict(ok=error <= limit, error=error, tolerance=limit, worst=name)
+
+    def jumps(self, kernel: PlannedKernel) -> bool:
+        """Whether an operator of a kernel jumps, so that a few of its elements may lie elsewhere."""
+        return self._jump(self._way(kernel))
+
+    def _jump(self, way: list[Operator]) -> bool:
+        return any(jumps(self.planned.graph, self.planned.graph.nodes[op.node]) for op in way)
 
     def _way(self, kernel: PlannedKernel) -> list[Operator]:
         """Operators between the kernel's reads and its writes, in order."""

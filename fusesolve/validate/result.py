@@ -13,7 +13,8 @@ class KernelResult:
 
     `ok` is None where the step says nothing about this kernel (an opaque operator has no reference; a kernel behind
     a failed one was not reached). `error` and `tolerance` as in `fusesolve.validate.oracle`. `generated` is false for
-    library and opaque kernels. `note` says in words what is wrong or why the kernel was not judged.
+    library and opaque kernels. `ratio` is measured by predicted time, where the plan is for the device that ran.
+    `note` says in words what is wrong or why the kernel was not judged.
     """
 
     id: int
@@ -25,6 +26,7 @@ class KernelResult:
     predicted: Mapping[str, Any] | None = None
     compiled: Mapping[str, Any] | None = None
     measured: Mapping[str, Any] | None = None
+    ratio: float | None = None
     note: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -34,7 +36,7 @@ class KernelResult:
             "predicted": None if self.predicted is None else dict(self.predicted),
             "compiled": None if self.compiled is None else dict(self.compiled),
             "measured": None if self.measured is None else dict(self.measured),
-            "note": self.note,
+            "ratio": self.ratio, "note": self.note,
         }  # fmt: skip
 
 

@@ -41,6 +41,11 @@ CASES = {
         "fd = div(x, y)", "dd = exp(d)", "mixed = add(d, h)", "hh = mul(h, 0.1)", "cu = cast(h; to=i32)",
         "bb = or(b, nb)", "sg = sign(s)", "pw = pow(x, 3)", "pu = pow(u, 2)",
     ),
+    "empties": _graph(
+        "x: f32[0,5]; y: f32[3,5]; a: f32[4,0]; b: f32[0,6]", "r = relu(x)", "c = concat(r, y; axis=0)",
+        "s = reduce_sum(r; axis=0)", "m = matmul(a, b)", "n = add(m, 2.0)", "p = pad(x; axis=0, before=2, after=1)",
+        "e = exp(p)",
+    ),
     "movement": _graph(
         "x: f32[3,8,10]; y: f32[3,4,10]; i: i64[5]; j: i32[3,8,10]; nd: i64[7,2]; u: f32[3,1,10]; u2: f32[3,3,10]",
         "t = transpose(x; perm=2-0-1)", "t2 = reshape(t; to=10-24)", "t3 = relu(t2)", "bc = broadcast(u; to=3-6-10)",

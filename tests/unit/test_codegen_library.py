@@ -83,6 +83,17 @@ def test_a_product_of_a_reshaped_value_has_the_extents_of_the_product(monkeypatc
     np.testing.assert_array_equal(module.run([a, b])[0], a.reshape(24, 5) @ b)
 
 
+def test_memory_is_made_by_the_first_call_and_used_again(monkeypatch):
+    made = made_of(["a: f32[4,4]"], ["b = matmul(a, a)", "c = matmul(b, b)", "d = matmul(c, c)"], ["d"])
+    module = load(made.text, monkeypatch, cupy=True)
+    eye = np.eye(4, dtype=np.float32)
+    first, memory = module.run([2 * eye]), dict(module.KEPT)
+    assert len(memory) == 2  # the third product is written over the first
+    np.testing.assert_array_equal(module.run([eye]), [eye])
+    np.testing.assert_array_equal(first, [256 * eye])
+    assert {name: id(item) for name, item in module.KEPT.items()} == {name: id(item) for name, item in memory.items()}
+
+
 def test_without_the_library_the_host_is_asked(monkeypatch):
     made = made_of(*(["a: f32[4,4]"], ["y = matmul(a, a)"], ["y"]))
     module = load(made.text, monkeypatch, cupy=False)
