@@ -9,6 +9,7 @@ import pytest
 from fusesolve.codegen.module import generate
 from fusesolve.codegen.planned import read_plan
 from fusesolve.codegen.preamble import PREAMBLE
+from fusesolve.group import Template
 from fusesolve.importers.native import parse_native
 
 FUNCTIONS = (
@@ -114,6 +115,11 @@ GOLDEN = {
         ["x: f32[2,9,12]", "w: f32[12,37]", "g: f32[37]", "b: f32[37]", "v: f32[37,21]", "z: f32[21]"],
         ["s = matmul(x, w)", "n = layernorm(s, g, b; axis=2)", "o = matmul(n, v)", "y = add(o, z)"], "attention",
         {"tile_m": 8, "tile_n": 64, "split": 1, "mode": 2},
+    ),
+    "one_block": (
+        ["x: f32[6,20]", "i: i64[6]"],
+        ["e = exp(x)", "r = reduce_sum(e; axis=1)", "c = reduce_max(x; axis=0)", "q = sqrt(r)", "d = sub(x, c)",
+         "m = argmax(d; axis=1)", "k = add(m, i)"], "block", {"threads": 64},
     ),
     "ranked_topk": (
         ["x: f16[3,9,5]"], ["v, i = topk(x; k=2, axis=1)"], "opaque", {"threads": 64, "per_thread": 2},
@@ -225,3 +231,7 @@ def test_source_is_python_and_made_of_our_names(name):
 
 def test_no_golden_file_is_left_over():
     assert {path.stem for path in FOLDER.glob("*.txt")} == set(GOLDEN)
+
+
+def test_every_template_has_a_golden_file():
+    assert {template for _, _, template, _ in GOLDEN.values()} == {template.value for template in Template}
