@@ -137,6 +137,7 @@ class Machine:
     def instructions(self, w: Columns, points: Array) -> Array:
         """Vector instructions of all points with their loads and stores, by the time that they take in a long body."""
         again = w["reread_bytes"] * np.maximum(w["passes"] - 1.0, 0.0) / w["element_bytes"]
+        points = np.maximum(points, 1.0)
         moves = w["full_reads"] + again / points + w["full_writes"]
         body = w["vector"] / points + moves
         slower = np.where(w["windows"] > 0, 0.0, np.minimum(body, LONGEST) / self.window)

@@ -285,3 +285,9 @@ def test_what_only_a_device_has_is_refused_with_its_reason():
         ["x: f32[8,4]", "a: f32[4,6]", "b: f32[4,6]"], ["m = matmul(x, a)", "n = matmul(x, b)"], ["m", "n"]
     )  # fmt: skip
     assert CpuKernels(planned).made.refused == {0: "contractions side by side have no CPU source"}
+
+
+@pytest.mark.parametrize("inputs", [["x: f32[4,0]"], ["x: f32[4,5]"]])
+def test_a_group_with_an_empty_tensor_runs_by_the_reference(inputs):
+    planned = whole(inputs, ["s = slice(x; axis=1, start=2, end=2)", "e = exp(s)", "y = reduce_sum(e; axis=1)"], ["y"])
+    assert CpuKernels(planned).made.refused == {0: "a tensor of it is empty"}

@@ -42,4 +42,7 @@ def emit_cpu(program: Program, kernel: PlannedKernel) -> tuple[CpuKernel, ...]:
     """The CPU kernels of a group, to run one after the other; UnsupportedError with the reason where there is none."""
     if any(program.operators[m].in_place for m in kernel.members):
         raise UnsupportedError("an update in place has no CPU source")
+    nodes = [program.graph.nodes[program.operators[m].node] for m in kernel.members]
+    if any(program.graph.type_of(name).size == 0 for node in nodes for name in (*node.reads, *node.outputs)):
+        raise UnsupportedError("a tensor of it is empty")
     return emit_by(EMITTERS, program, kernel)
