@@ -46,6 +46,9 @@ def product_calls(planned: PlannedProgram, group: PlannedKernel) -> list[str]:
     nodes = [program.graph.nodes[program.operators[member].node] for member in group.members]
     if any(node.op != "matmul" for node in nodes):
         raise UnsupportedError(f"a library call that CuPy does not reach ({group.template}): the host computes it")
+    read = [program.storage[planned.where[name]] for node in nodes for name in node.reads[:2]]
+    if any(item.producer is None and planned.graph.values[item.value].strides for item in read):
+        raise UnsupportedError("a library call on an operand that lies by strides: the host computes it")
     lines = []
     for node in nodes:
         types = _product_types(planned, node)

@@ -152,8 +152,19 @@ class _File:
         return "\n".join([*lines, "}"]) + "\n"
 
     def _slots(self, storages: Sequence[int], more: Mapping[int, str]) -> str:
-        kinds = [(self.program.storage[s].type, more.get(s, "")) for s in storages]
-        return "(" + "".join(f"({kind.size}, {_array_type(kind.dtype)}{end}), " for kind, end in kinds).rstrip() + ")"
+        parts = [
+            f"({self._elements(s)}, {_array_type(self.program.storage[s].type.dtype)}{more.get(s, '')}), "
+            for s in storages
+        ]  # fmt: skip
+        return "(" + "".join(parts).rstrip() + ")"
+
+    def _elements(self, storage: int) -> int:
+        """Elements that a storage takes in memory."""
+        shape, steps = self._layout(storage)
+        made = self.program.storage[storage].producer is not None
+        if made or steps is None or 0 in shape:
+            return self.program.storage[storage].type.size
+        return 1 + sum(step * (extent - 1) for step, extent in zip(steps, shape, strict=True))
 
     def _run(self) -> str:
         """`run`: every step in order, over buffers that are shared by arrays that do not live at the same time."""
@@ -163,6 +174,7 @@ class _File:
         slots = _Slots(self.planned, fed, made)
         buffers = ", ".join(f"({size}, {_array_type(kind)})" for size, kind in slots.buffers)
         lines = [
+            f"INPUTS = ({''.join(f'{self._layout(s)}, ' for s in fed).rstrip()})",
             f"BUFFERS = ({buffers}{',' if slots.buffers else ''})\n\n",
             "def run(inputs, host=None):",
             f'    """Execute the plan: {len(fed)} arrays in the order of the graph\'s inputs and weights, '
@@ -170,9 +182,9 @@ class _File:
             "",
             "    host(group, arrays) returns what a group without a kernel writes.",
             '    """',
-            "    x = [cuda.to_device(np.ascontiguousarray(item).reshape(-1)) for item in inputs]",
-            f"    if len(x) != {len(fed)}:",
-            f'        raise ValueError(f"run takes {len(fed)} arrays, got {{len(x)}}")',
+            f"    if len(inputs) != {len(fed)}:",
+            f'        raise ValueError(f"run takes {len(fed)} arrays, got {{len(inputs)}}")',
+            "    x = [cuda.to_device(laid(item, *given)) for item, given in zip(inputs, INPUTS)]",
             "    b = [kept(n, size, kind) for n, (size, kind) in enumerate(BUFFERS)]",
         ]
         names = {storage: f"x[{n}]" for n, storage in enumerate(fed)}
@@ -190,12 +202,30 @@ class _File:
         lines.append(f"    return ({', '.join(results)}{',' if len(results) == 1 else ''})")
         return _MEMORY + "\n\n" + "\n".join(lines) + "\n"
 
+    def _layout(self, storage: int) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+        """Extents of what the plan is fed, and the steps of its axes in memory; None where it is row-major."""
+        item = self.program.storage[storage]
+        return item.type.shape, self.planned.graph.values[item.value].strides
+
     def _result(self, name: str, names: Mapping[int, str]) -> str:
         kind = self.planned.graph.type_of(name)
         return f"{names[self.planned.where[name]]}.copy_to_host()[:{kind.size}].reshape({kind.shape})"
 
 
 _MEMORY = '''\
+def laid(array, shape, steps):
+    """An array that the plan is fed as it lies in memory: row-major, or by the steps of its axes."""
+    array = np.ascontiguousarray(array)
+    if array.size != math.prod(shape):
+        raise ValueError(f"run takes an array of extents {shape} there, got {array.shape}")
+    if steps is None:
+        return array.reshape(-1)
+    memory = np.zeros(1 + sum(step * max(0, extent - 1) for step, extent in zip(steps, shape)), array.dtype)
+    bytes_ = [step * array.itemsize for step in steps]
+    np.lib.stride_tricks.as_strided(memory, shape, bytes_)[...] = array.reshape(shape)
+    return memory
+
+
 KEPT = {}
 
 

@@ -228,9 +228,9 @@ class KernelSource(Source):
         return self.fetch(storage, self.offset(storage, flatten(index, kind.shape), index))
 
     def offset(self, storage: int, flat: Affine, index: Index) -> Affine:
-        """The position in memory: dense row-major, or by the strides that the model gives."""
+        """The position in memory: dense row-major, or by the strides that the model gives to what it is fed."""
         steps = self.graph.values[self.program.storage[storage].value].strides
-        if steps is None:
+        if steps is None or self.program.storage[storage].producer is not None:
             return flat
         total = ZERO
         for part, step in zip(index, steps, strict=True):

@@ -13,7 +13,7 @@ from fusesolve.group import Template
 from fusesolve.importers.native import parse_native
 
 FUNCTIONS = (
-    r"k\d+(_\d+)?|g\d+|run|kept|by_host|erf|rsqrt(32|64)|float_bits|bits_float"
+    r"k\d+(_\d+)?|g\d+|run|laid|kept|by_host|erf|rsqrt(32|64)|float_bits|bits_float"
     r"|k\d+_\d+_\d+|where|address|copy16|copies_\w+|pack_b?f16|places|strip|stand_in|products|declared"
     r"|bounded|compiled|__\w+__|loads?|stores?|code|word_of|row_slots|warp_places|no_queries|(scores|weighted)(_stand_in)?"
 )

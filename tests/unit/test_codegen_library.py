@@ -94,6 +94,18 @@ def test_memory_is_made_by_the_first_call_and_used_again(monkeypatch):
     assert {name: id(item) for name, item in module.KEPT.items()} == {name: id(item) for name, item in memory.items()}
 
 
+def test_what_lies_by_strides_is_laid_out_so(monkeypatch):
+    made = made_of(["x: f32[6,8; strides=1-9]", "y: f32[8,6]"], ["a = matmul(x, y)"], ["a"])
+    assert "lies by strides" in made.refused[0]
+    module = load(made.text, monkeypatch, cupy=True)
+    assert module.GROUPS[0][1][0][0] == 1 + 5 + 7 * 9
+    x = np.arange(48, dtype=np.float32).reshape(6, 8)
+    memory = module.laid(x, *module.INPUTS[0])
+    assert all(memory[i + 9 * j] == x[i, j] for i in range(6) for j in range(8))
+    with pytest.raises(ValueError, match="extents"):
+        module.laid(x[1:], *module.INPUTS[0])
+
+
 def test_without_the_library_the_host_is_asked(monkeypatch):
     made = made_of(*(["a: f32[4,4]"], ["y = matmul(a, a)"], ["y"]))
     module = load(made.text, monkeypatch, cupy=False)
