@@ -261,7 +261,8 @@ class Measure:
                 partial[read.storage] = 1
                 continue
             full[read.storage] = 1
-            if consumer not in self.nest.inlined and self._run(loops) * storage.type.dtype.itemsize < _SECTOR:
+            turned = bool(loops) and loops[-1] >= 0 and self._run(loops) * storage.type.dtype.itemsize < _SECTOR
+            if turned and consumer not in self.nest.inlined:  # what lies along no loop cannot be turned
                 staged[read.storage] = self.touched[read.storage]
         only_partial = [s for s in partial if s not in full]
         return list(full), only_partial, len(staged), sum(staged.values())

@@ -241,3 +241,11 @@ def test_a_concat_compares_with_each_boundary():
     five = program(inputs, ["y = concat(x0, x1, x2, x3, x4; axis=1)"], ["y"])
     assert group(two, "y").workload.alu == 2 * 64 * 64
     assert group(five, "y").workload.alu == 8 * 64 * 160
+
+
+def test_whole_rows_of_indices_are_not_staged():
+    """Each point reads the pair of positions that it gathers from: they follow no loop that could be turned."""
+    found = program(
+        ["x: f32[64,64]", "i: i64[128,2]", "o: f32[256,1]"], ["g = gather_nd(x, i)", "y = add(o, g)"], ["y"]
+    )
+    assert group(found, "g", "y").workload.staged == 0
