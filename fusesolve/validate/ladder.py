@@ -19,12 +19,21 @@ from fusesolve.importers.native import parse_native
 from fusesolve.metrics import measure_errors
 from fusesolve.ops.definition import OpKind
 from fusesolve.reference import random_feeds
+from fusesolve.validate.apart import graph_apart, plan_apart
 from fusesolve.validate.compiled import agreement, compile_plan
 from fusesolve.validate.memory import Execute, KernelFaultError, ReferenceKernel, run_plan
 from fusesolve.validate.oracle import Oracle, Verdict
 from fusesolve.validate.result import KernelResult, Validation
 from fusesolve.validate.shrink import shrink_graph, work_of
-from fusesolve.validate.simulate import SimulatedKernel, check_extra, simulated_plan
+from fusesolve.validate.simulate import (
+    MOST_ALONE,
+    MOST_THREADS,
+    THREADS_ALONE,
+    SimulatedKernel,
+    check_extra,
+    simulated_plan,
+    threads_of,
+)
 from fusesolve.validate.specials import special_feeds
 
 if TYPE_CHECKING:
@@ -95,21 +104,57 @@ def _reference(document: Mapping[str, Any], options: StepOptions) -> Validation:
 
 
 def _cudasim(document: Mapping[str, Any], options: StepOptions) -> Validation:
-    """Step 2: the source of every group in the CUDA simulator, at shrunk extents."""
-    from fusesolve.codegen.runtime import Simulator
-
+    """Step 2: the source of every group in the CUDA simulator, at shrunk extents: the plan, or each group alone."""
     check_extra("--on cudasim")
     graph = plan_graph(document)
     planned, made = simulated_plan(document, graph)
-    with Simulator(made.text) as simulator:
-        execute = SimulatedKernel(planned, made, simulator)
-        groups, fault = compare(planned, execute, random_feeds(planned.graph, options.seed), made.refused)
-    left_out = execute.left_out
-    groups = tuple(replace(row, ok=None, note=left_out[row.id]) if row.id in left_out else row for row in groups)
+    fault = None
+    if threads_of(made) <= MOST_THREADS:
+        groups, fault = _simulated(planned, made, options.seed)
+    else:
+        alone = _Alone(document, read_plan(document, graph), options.seed)
+        groups = tuple(alone.row(kernel) for kernel in alone.planned.kernels)
     return Validation(
         on="cudasim", plan=graph.name, target="numba-cuda simulator", ok=passed(groups, fault), extents="shrunk",
         groups=groups, fault=fault,
     )  # fmt: skip
+
+
+def _simulated(
+    planned: PlannedProgram, made: GeneratedPlan, seed: int
+) -> tuple[tuple[KernelResult, ...], str | None]:  # fmt: skip
+    """As `compare`, with the source in the CUDA simulator."""
+    from fusesolve.codegen.runtime import Simulator
+
+    with Simulator(made.text) as simulator:
+        execute = SimulatedKernel(planned, made, simulator)
+        return compare(planned, execute, random_feeds(planned.graph, seed), made.refused)
+
+
+class _Alone:
+    """Simulates the groups of a plan one by one, each over the graph of its own operators; equal source runs once."""
+
+    def __init__(self, document: Mapping[str, Any], planned: PlannedProgram, seed: int) -> None:
+        self.document, self.planned, self.seed = document, planned, seed
+        self.known: dict[str, KernelResult] = {}
+
+    def row(self, kernel: PlannedKernel) -> KernelResult:
+        """The verdict on a group's source; none where it writes in place or stays too large."""
+        graph = graph_apart(self.planned, kernel)
+        if graph is None:
+            return self._not_judged(kernel, "it writes in place, and its plan stays too large")
+        planned, made = simulated_plan(plan_apart(self.document, self.planned, kernel), graph, THREADS_ALONE)
+        if threads_of(made) > MOST_ALONE:
+            return self._not_judged(kernel, f"{threads_of(made):,} threads at the smallest extents that fit together")
+        if made.text not in self.known or made.refused:
+            ((self.known[made.text],), _) = _simulated(planned, made, self.seed)
+        return replace(self.known[made.text], id=kernel.id, nodes=kernel.nodes, predicted=kernel.predicted)
+
+    def _not_judged(self, kernel: PlannedKernel, why: str) -> KernelResult:
+        return KernelResult(
+            id=kernel.id, nodes=kernel.nodes, ok=None, generated=has_source(self.planned, kernel),
+            predicted=kernel.predicted, note=f"not simulated: {why}",
+        )  # fmt: skip
 
 
 def _compile(document: Mapping[str, Any], options: StepOptions) -> Validation:

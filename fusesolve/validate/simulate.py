@@ -19,17 +19,21 @@ if TYPE_CHECKING:
 # Extents to try, from larger to smaller: (innermost, elsewhere).
 SHRINKINGS = ((129, 2), (65, 2), (33, 2), (17, 2), (9, 2), (5, 2))
 THREADS = 5_000  # threads that a simulated plan should have: about a minute on one core
+THREADS_ALONE = 1_000  # likewise a group that is simulated alone
 SPLITS = 4  # parts of a reduced axis that are simulated at most: hundreds of blocks would find no elements
-MOST_THREADS = 500_000  # threads that are simulated, of the smallest groups; what is left is not judged
+MOST_THREADS = 20_000  # threads of a plan that is simulated as a whole; of one that has more each group alone
+MOST_ALONE = 100_000  # threads of a group that is simulated alone; one that has more is not judged
 
 
-def simulated_plan(document: Mapping[str, Any], graph: Graph) -> tuple[PlannedProgram, GeneratedPlan]:
-    """The plan over shrunk extents with its source: the largest of `SHRINKINGS` that has few enough threads."""
+def simulated_plan(
+    document: Mapping[str, Any], graph: Graph, threads: int = THREADS
+) -> tuple[PlannedProgram, GeneratedPlan]:
+    """The plan over shrunk extents with its source: the largest of `SHRINKINGS` that has at most so many threads."""
     document = {**document, "groups": [_few_splits(group) for group in document.get("groups") or ()]}
     for inner, outer in SHRINKINGS:
         planned = read_plan(document, shrink_graph(graph, inner=inner, outer=outer))
         made = generate(planned)
-        if threads_of(made) <= THREADS:
+        if threads_of(made) <= threads:
             break
     return planned, made
 
@@ -50,39 +54,21 @@ def _few_splits(group: Mapping[str, Any]) -> dict[str, Any]:
 
 def threads_of(made: GeneratedPlan) -> int:
     """Threads of one run of every kernel of a file."""
-    return sum(_group_threads(made).values())
-
-
-def too_large(made: GeneratedPlan) -> dict[int, str]:
-    """Why groups are not simulated: those that do not fit `MOST_THREADS` behind the smaller ones."""
-    found, total = {}, 0
-    for group, threads in sorted(_group_threads(made).items(), key=lambda item: item[1]):
-        total += threads
-        if total > MOST_THREADS:
-            found[group] = f"not simulated: {threads:,} threads at the smallest extents that fit together"
-    return found
-
-
-def _group_threads(made: GeneratedPlan) -> dict[int, int]:
-    return {
-        group: sum(item.emitted.blocks * item.emitted.threads for item in items)
-        for group, items in made.kernels.items()
-    }
+    return sum(item.emitted.blocks * item.emitted.threads for items in made.kernels.values() for item in items)
 
 
 class SimulatedKernel:
-    """Computes a kernel of a plan by its source in the simulator, or (`left_out`, no source) by the reference."""
+    """Computes a kernel of a plan by its source in the simulator, or by the reference where it has none."""
 
     def __init__(self, planned: PlannedProgram, made: GeneratedPlan, simulator: Simulator) -> None:
         self.planned = planned
         self.made = made
         self.simulator = simulator
-        self.left_out = too_large(made)
         self.reference = ReferenceKernel(planned)
 
     def __call__(self, kernel: PlannedKernel, read: "Mapping[int, Array]") -> "dict[int, Array]":
         """The kernel's writes by storage; KernelFaultError where the simulator cannot run it."""
-        if kernel.id not in self.made.kernels or kernel.id in self.left_out:
+        if kernel.id not in self.made.kernels:
             return self.reference(kernel, read)
         storage = self.planned.program.storage
         try:
@@ -94,4 +80,4 @@ class SimulatedKernel:
         return dict(zip(kernel.writes, arrays, strict=True))
 
 
-__all__ = ["SimulatedKernel", "check_extra", "simulated_plan"]
+__all__ = ["SimulatedKernel", "check_extra", "simulated_plan", "threads_of"]
