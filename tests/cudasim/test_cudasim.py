@@ -4,6 +4,7 @@ import pytest
 
 from fusesolve.codegen.runtime import KernelError, Simulator
 from fusesolve.reference import random_feeds
+from fusesolve.validate import ladder
 from fusesolve.validate.ladder import StepOptions, generate_plan, plan_graph, validate_plan
 from tests.cudasim.conftest import needs_numba_cuda
 from tests.cudasim.graphs import CASES
@@ -17,6 +18,16 @@ def test_every_group_is_generated_and_equals_the_reference(document_of, name):
     assert found.failure() is None
     assert all(item.generated for item in found.groups)
     assert all(item.ok for item in found.groups), [item.note for item in found.groups]
+
+
+def test_groups_of_a_plan_that_stays_large_are_run_alone(document_of, monkeypatch):
+    monkeypatch.setattr(ladder, "MOST_THREADS", 0)
+    document = document_of("block")
+    found = validate_plan(document, "cudasim")
+    assert [item.id for item in found.groups] == [group["id"] for group in document["groups"]]
+    assert all(item.ok and item.generated for item in found.groups), [item.note for item in found.groups]
+    monkeypatch.setattr(ladder, "MOST_ALONE", 0)
+    assert {item.ok for item in validate_plan(document, "cudasim").groups} == {None}
 
 
 def test_run_executes_the_whole_plan(document_of, tmp_path):

@@ -11,6 +11,7 @@ from fusesolve import plan
 from fusesolve.codegen.planned import is_plan, read_plan
 from fusesolve.errors import InputError
 from fusesolve.graph import DType
+from fusesolve.validate.apart import graph_apart, plan_apart
 from fusesolve.validate.ladder import StepOptions, plan_graph, validate_plan
 from fusesolve.validate.memory import ReferenceKernel, run_plan
 from fusesolve.validate.oracle import EPSILON, _error
@@ -167,3 +168,14 @@ def test_epsilons_are_those_of_the_types():
     }  # fmt: skip
     assert all(EPSILON[kind] == np.finfo(numpy).eps for kind, numpy in kinds.items())
     assert all(EPSILON[kind] == float(ml_dtypes.finfo(numpy).eps) for kind, numpy in narrow.items())
+
+
+def test_a_group_apart_is_a_plan_of_its_own(document):
+    planned = read_plan(document, plan_graph(document))
+    storage = planned.program.storage
+    for kernel in planned.kernels:
+        graph = graph_apart(planned, kernel)
+        assert {planned.where[name] for name in (*graph.inputs, *graph.weights)} == set(kernel.reads)
+        assert graph.outputs == tuple(storage[s].value for s in kernel.writes)
+        (alone,) = read_plan(plan_apart(document, planned, kernel), graph).kernels
+        assert (alone.id, len(alone.members), len(alone.reads)) == (0, len(kernel.members), len(kernel.reads))
