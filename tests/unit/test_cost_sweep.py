@@ -15,7 +15,10 @@ from tests.property.random_workloads import random_workloads
 from tests.unit.cost_device import GPU, NPU, workload
 from tests.unit.test_cost_layout import workload_of
 
-ALL_LEGAL = lambda resources: np.asarray(True)  # noqa: E731 - a verdict in one line
+
+def all_legal(_resources):
+    """The verdict on any resources."""
+    return np.asarray(True)
 
 
 def family(times, *, library=False, template=Template.POINTWISE, wants=None):
@@ -37,7 +40,7 @@ def table(count):
 
 
 def test_the_fastest_tiling_wins_and_the_first_of_equals():
-    found = sweep(table(2), [family([3.0, 1.0, 1.0, 2.0])], PriceOptions(), ALL_LEGAL)
+    found = sweep(table(2), [family([3.0, 1.0, 1.0, 2.0])], PriceOptions(), all_legal)
     assert found.latency.tolist() == [1.0, 1.0]
     assert found.tiling["threads"].tolist() == [2.0, 2.0]
     assert found.terms["latency"].tolist() == [1.0, 1.0]
@@ -45,16 +48,16 @@ def test_the_fastest_tiling_wins_and_the_first_of_equals():
 
 
 def test_the_first_of_two_equally_fast_implementations_wins():
-    found = sweep(table(1), [family([1.0], library=True), family([1.0])], PriceOptions(), ALL_LEGAL)
+    found = sweep(table(1), [family([1.0], library=True), family([1.0])], PriceOptions(), all_legal)
     assert found.implementation.tolist() == [1]
-    found = sweep(table(1), [family([1.0], library=True), family([0.5])], PriceOptions(), ALL_LEGAL)
+    found = sweep(table(1), [family([1.0], library=True), family([0.5])], PriceOptions(), all_legal)
     assert found.implementation.tolist() == [0]
 
 
 def test_an_implementation_takes_only_the_rows_that_it_can_do():
     mixed = WorkloadTable([workload(Template.CONTRACTION, plain=1), workload(Template.CONTRACTION, plain=0)])
     by_library = family([1.0], library=True, template=Template.CONTRACTION, wants=lambda rows: rows["plain"])
-    found = sweep(mixed, [by_library, family([2.0], template=Template.CONTRACTION)], PriceOptions(), ALL_LEGAL)
+    found = sweep(mixed, [by_library, family([2.0], template=Template.CONTRACTION)], PriceOptions(), all_legal)
     assert found.latency.tolist() == [1.0, 2.0]
     assert found.implementation.tolist() == [1, 0]
 
@@ -68,7 +71,7 @@ def test_a_row_without_a_legal_tiling_has_no_finite_latency():
 
 def test_more_rows_than_a_block_are_priced_alike():
     count = BLOCK // 2 + 10  # with two tilings: one block and a bit
-    found = sweep(table(count), [family([2.0, 1.0])], PriceOptions(), ALL_LEGAL)
+    found = sweep(table(count), [family([2.0, 1.0])], PriceOptions(), all_legal)
     assert (found.latency == 1.0).all()
     assert found.tilings == 2 * count
 
