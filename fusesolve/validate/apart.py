@@ -47,3 +47,21 @@ def graph_apart(planned: PlannedProgram, kernel: PlannedKernel) -> Graph | None:
     names = (*given, *(name for node in ordered for name in node.outputs))
     values = {name: replace(graph.values[name], alias_out=None, external=False) for name in names}
     return Graph(name=graph.name, inputs=inputs, weights=weights, outputs=outputs, nodes=ordered, values=values)
+
+
+def pattern_of(graph: Graph) -> str:
+    """What a graph computes, whatever its values are called: equal for graphs that differ in names alone."""
+    number: dict[str, int] = {}
+
+    def known(name: str) -> tuple[int, str]:
+        return number.setdefault(name, len(number)), str(graph.type_of(name))
+
+    given = [known(name) for name in (*graph.inputs, *graph.weights)]
+    nodes = [
+        (
+            node.op, [known(item) if isinstance(item, str) else item for item in node.inputs], node.attrs,
+            [known(name) for name in node.outputs],
+        )
+        for node in graph.nodes
+    ]  # fmt: skip
+    return repr((given, nodes, [known(name) for name in graph.outputs]))

@@ -19,7 +19,7 @@ from fusesolve.importers.native import parse_native
 from fusesolve.metrics import measure_errors
 from fusesolve.ops.definition import OpKind
 from fusesolve.reference import random_feeds
-from fusesolve.validate.apart import graph_apart, plan_apart
+from fusesolve.validate.apart import graph_apart, pattern_of, plan_apart
 from fusesolve.validate.compiled import agreement, compile_plan
 from fusesolve.validate.memory import Execute, KernelFaultError, ReferenceKernel, run_plan
 from fusesolve.validate.oracle import Oracle, Verdict
@@ -132,11 +132,14 @@ def _simulated(
 
 
 class _Alone:
-    """Simulates the groups of a plan one by one, each over the graph of its own operators; equal source runs once."""
+    """Simulates the groups of a plan one by one, each over the graph of its own operators.
+
+    What has the same source and computes the same runs once.
+    """
 
     def __init__(self, document: Mapping[str, Any], planned: PlannedProgram, seed: int) -> None:
         self.document, self.planned, self.seed = document, planned, seed
-        self.known: dict[str, KernelResult] = {}
+        self.known: dict[tuple[str, ...], KernelResult] = {}
 
     def row(self, kernel: PlannedKernel) -> KernelResult:
         """The verdict on a group's source; none where it writes in place or stays too large."""
@@ -146,9 +149,10 @@ class _Alone:
         planned, made = simulated_plan(plan_apart(self.document, self.planned, kernel), graph, THREADS_ALONE)
         if threads_of(made) > MOST_ALONE:
             return self._not_judged(kernel, f"{threads_of(made):,} threads at the smallest extents that fit together")
-        if made.text not in self.known or made.refused:
-            ((self.known[made.text],), _) = _simulated(planned, made, self.seed)
-        return replace(self.known[made.text], id=kernel.id, nodes=kernel.nodes, predicted=kernel.predicted)
+        key = (made.text, pattern_of(planned.graph), *made.refused.values())
+        if key not in self.known:
+            ((self.known[key],), _) = _simulated(planned, made, self.seed)
+        return replace(self.known[key], id=kernel.id, nodes=kernel.nodes, predicted=kernel.predicted)
 
     def _not_judged(self, kernel: PlannedKernel, why: str) -> KernelResult:
         return KernelResult(

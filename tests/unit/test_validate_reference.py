@@ -11,7 +11,8 @@ from fusesolve import plan
 from fusesolve.codegen.planned import is_plan, read_plan
 from fusesolve.errors import InputError
 from fusesolve.graph import DType
-from fusesolve.validate.apart import graph_apart, plan_apart
+from fusesolve.importers.native import parse_native
+from fusesolve.validate.apart import graph_apart, pattern_of, plan_apart
 from fusesolve.validate.ladder import StepOptions, plan_graph, validate_plan
 from fusesolve.validate.memory import ReferenceKernel, run_plan
 from fusesolve.validate.oracle import EPSILON, _error
@@ -179,3 +180,14 @@ def test_a_group_apart_is_a_plan_of_its_own(document):
         assert graph.outputs == tuple(storage[s].value for s in kernel.writes)
         (alone,) = read_plan(plan_apart(document, planned, kernel), graph).kernels
         assert (alone.id, len(alone.members), len(alone.reads)) == (0, len(kernel.members), len(kernel.reads))
+
+
+def test_names_alone_make_no_other_pattern():
+    def pattern(op, name, fed):
+        ops = [f"{name} = {op.format(fed)}"]
+        text = {"format": "fusesolve-graph/1", "name": "g", "inputs": [f"{fed}: f32[4]"], "ops": ops, "outputs": [name]}
+        return pattern_of(parse_native(json.dumps(text), "g", {}, False))
+
+    assert pattern("exp({})", "y", "x") == pattern("exp({})", "other", "u")
+    assert pattern("exp({})", "y", "x") != pattern("relu({})", "y", "x")
+    assert pattern("add({}, 1)", "y", "x") != pattern("add({}, 2)", "y", "x")
