@@ -2,7 +2,8 @@
 
 Dimensions are cut into the atoms of `fusesolve.candidates.atoms`; atoms that a view relates are one. Each atom gets a
 small odd extent, except: extents that slices, concatenations and updates relate are divided by one common power of
-two, extents behind windows follow by the shape rules, and what does not fit together keeps its extent.
+two, extents behind windows follow by the shape rules, and what does not fit together keeps its extent. Channels of a
+grouped convolution are the atoms of its groups and of one group's part.
 """
 
 from collections import Counter
@@ -17,7 +18,7 @@ from fusesolve.errors import InputError
 from fusesolve.graph import AttrValue, Graph, Node, TensorType
 from fusesolve.ops import OPS, access_map
 from fusesolve.ops.definition import OpKind
-from fusesolve.validate.extents import Atom, AtomTable, Dim, depthwise
+from fusesolve.validate.extents import Atom, AtomTable, Dim
 
 _TIED = frozenset({"slice", "concat", "slice_update"})
 _SPATIAL = frozenset({"conv1d", "conv2d", "conv3d", "maxpool", "avgpool"})
@@ -103,7 +104,7 @@ def _size(graph: Graph, dim: Dim) -> int:
 
 
 def _frozen_dims(graph: Graph, node: Node, atoms: AtomTable) -> list[Dim]:
-    """Dimensions whose extent an attribute fixes: taps of a convolution, channels of a grouped one, views that cut."""
+    """Dimensions whose extent an attribute fixes: taps of a convolution, its channels across groups, views that cut."""
     found: list[Dim] = []
     if OPS[node.op].kind is OpKind.VIEW and node.outputs[0] in atoms.barriers:
         for name in (node.reads[0], node.outputs[0]):
@@ -111,7 +112,7 @@ def _frozen_dims(graph: Graph, node: Node, atoms: AtomTable) -> list[Dim]:
     if node.op.startswith("conv"):
         x, w = node.reads[:2]
         found += [(w, axis) for axis in range(2, len(graph.type_of(w).shape))]
-        if not depthwise(graph, node) and node.attr("group", 1) != 1:
+        if node.attr("group", 1) != 1 and node.name not in atoms.groups:
             found += [(w, 0), (w, 1), (x, 1), (node.outputs[0], 1)]
     return found
 
@@ -233,21 +234,34 @@ class _Attempt:
 
     def _unsettled(self, node: Node, axis: int, wish: tuple[Atom, int]) -> _ConflictError:
         """A result's extent is not the chosen one: windows want larger pictures, resizing such as can be doubled."""
+        if wish[1] and node.op.startswith("resize"):
+            wish = self._before_resizing(node, axis) or wish
         grow = _power if node.op.startswith("resize") else _odd if node.op in _SPATIAL and not wish[1] else None
         data = self._pictures(node) if grow else []
         return _ConflictError(data or self._related(node, axis), wish if wish[1] else None, grow if data else None)
 
+    def _before_resizing(self, node: Node, axis: int) -> tuple[Atom, int] | None:
+        """The extent that a resized axis would need before, so that its result meets the one that is known already."""
+        before = self.atoms.of((node.reads[0], axis))
+        source, target = _size(self.graph, (node.reads[0], axis)), _size(self.graph, (node.outputs[0], axis))
+        now = prod(self.extents[a] for a in self.atoms.of((node.outputs[0], axis)))
+        wanted, odd = divmod(now * source, target)
+        rest = prod(self.extents[a] for a in before[1:])
+        return None if odd or not before or wanted % rest else (before[0], wanted // rest)
+
     def _pictures(self, node: Node) -> list[Dim]:
         """Dimensions of the graph's inputs above a node that could still be larger and along which windows may move.
 
-        Those are spatial ones; of inputs without them the innermost that can grow.
+        Those are spatial ones; where there are none, the innermost of each input that can grow.
         """
-        found: list[Dim] = []
+        spatial: list[Dim] = []
+        others: list[Dim] = []
         for name in self._above(node):
             dims = [(name, axis) for axis in range(len(self.graph.type_of(name).shape))]
             free = [dim for dim in dims if any(self.extents[a] < self.atoms.extent[a] for a in self.atoms.of(dim))]
-            found += [dim for dim in free if dim[1] >= 2] or free[-1:]
-        return found
+            spatial += [dim for dim in free if dim[1] >= 2]
+            others += free[-1:]
+        return spatial or others
 
     def _above(self, node: Node) -> list[str]:
         """The graph's inputs that a node depends on."""
@@ -285,7 +299,6 @@ class _Attempt:
         return found
 
     def _attrs(self, node: Node) -> dict[str, AttrValue]:
-        graph = self.graph
         if node.op in _SHAPED:
             return {_SHAPED[node.op]: self._shape(node.outputs[0])}
         if node.op == "arange":
@@ -296,8 +309,8 @@ class _Attempt:
             return self._pooled(node)
         if node.op.startswith("resize"):
             return {"to": self._resized(node)}
-        if node.op.startswith("conv") and depthwise(graph, node):
-            return {"group": self.builder.type(node.reads[1]).shape[0]}
+        if node.name in self.atoms.groups:
+            return {"group": prod(self.extents[self.atoms.find(atom)] for atom in self.atoms.groups[node.name])}
         return {}
 
     def _scaled(self, node: Node) -> dict[str, AttrValue]:
