@@ -13,7 +13,9 @@ from fusesolve.graph import Graph
 from fusesolve.importers.onnx import load_onnx
 from fusesolve.importers.onnx_bind import bind_dims, take_output_shapes
 from fusesolve.importers.onnx_fold import fold_model, inline_functions
+from fusesolve.importers.onnx_node import label
 from fusesolve.importers.onnx_ops import HANDLERS
+from fusesolve.importers.onnx_ops.recurrent import LETTERS, RECURRENCES
 from fusesolve.importers.onnx_read import read_onnx
 from fusesolve.reference import random_feeds, run_reference
 
@@ -34,6 +36,12 @@ def folded_constants(source: Path | bytes, bind: Mapping[str, int]) -> dict[str,
     for node in model.graph:
         if node.op_type == "ConstantOfShape" and node.inputs[0].const_value is not None:
             found[node.outputs[0].name] = _filled(node)
+        if node.op_type in RECURRENCES:
+            found |= {
+                f"{label(node)}/{letter}": value.const_value.numpy()
+                for letter, value in zip(LETTERS, node.inputs, strict=False)
+                if value is not None and value.const_value is not None
+            }
     return found
 
 
@@ -47,9 +55,19 @@ def shaped(graph: Graph, arrays: Arrays) -> dict[str, Any]:
     """Feeds of the graph from arrays by the model's names; a weight may have another shape than in the model."""
     feeds = {}
     for name in (*graph.inputs, *graph.weights):
-        array = arrays[name] if name in arrays else arrays[name.rstrip("~")]
-        feeds[name] = np.asarray(array).reshape(graph.type_of(name).shape)
+        feeds[name] = np.asarray(_array_of(name, arrays)).reshape(graph.type_of(name).shape)
     return feeds
+
+
+def _array_of(name: str, arrays: Arrays) -> Any:
+    """An array by the importer's name of it, which may be rows of a recurrence's weights: `node/R[4:8]`."""
+    name = name if name in arrays else name.rstrip("~")
+    whole, mark, rows = name.rpartition("[")
+    if name in arrays or not mark or whole not in arrays:
+        return arrays[name]
+    start, end = map(int, rows.split("@")[0].rstrip("]").split(":"))
+    array = arrays[whole]
+    return (array.reshape(-1) if array.ndim == 2 else array.reshape(-1, array.shape[-1]))[start:end]
 
 
 def batch_norm_weights(model: onnx.ModelProto, arrays: Arrays) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from pathlib import Path
 import onnx
 import pytest
 
-from fusesolve.errors import InputError
 from fusesolve.graph import Graph
 from fusesolve.importers.onnx import load_onnx
 from fusesolve.verify import check_graph
@@ -94,12 +93,14 @@ def test_eight_bit_weights_are_read_as_eight_bit() -> None:
 
 
 @pytest.mark.parametrize("name", ["silero-16k", "silero", "silero-half", "silero-sequence", "silero-openvino"])
-def test_folded_branches_leave_one_opaque_recurrence(name: str) -> None:
+def test_folded_branches_leave_one_cell_and_nothing_opaque(name: str) -> None:
     graph = real_graph(name)
-    (opaque,) = [node for node in graph.nodes if node.op == "opaque"]
-    assert opaque.attr("kind") == "LSTM"
-    assert len(graph.warnings) == 1
-    assert "LSTM" in graph.warnings[0]
+    assert not [node for node in graph.nodes if node.op == "opaque"]
+    assert not graph.warnings
+    found = operators(graph)
+    assert found["tanh"] == 2
+    assert found["matmul"] == 2
+    assert found["sigmoid"] == 4  # three gates and the answer
 
 
 def test_export_styles_of_one_network_give_the_same_operators() -> None:
@@ -108,16 +109,12 @@ def test_export_styles_of_one_network_give_the_same_operators() -> None:
     assert all(found == first for found in rest)
 
 
-def test_strict_refuses_a_recurrence() -> None:
-    with pytest.raises(InputError, match=r"LSTM.*--strict"):
-        load_onnx(real_path("silero-16k"), bind=REAL_MODELS["silero-16k"].bind, strict=True)
-
-
 @pytest.mark.parametrize(
     ("name", "tolerance"),
     [
         ("magika", 1e-5),
         ("silero-ifless", 1e-4),
+        ("silero-sequence", 1e-4),
         ("pp-ocr-cls", 1e-3),
         pytest.param("minilm", 1e-4, marks=pytest.mark.slow),
         pytest.param("minilm-int8", 1e-4, marks=pytest.mark.slow),

@@ -329,16 +329,6 @@ def test_an_unknown_operator_of_the_standard_domain() -> None:
     assert graph.nodes[0].attr("kind") == "Invented"
 
 
-def test_a_recurrence_is_opaque() -> None:
-    node = helper.make_node("LSTM", ["x", "w", "r"], ["", "h"], name="rnn", hidden_size=8)
-    graph = imported(model([node], [("x", FLOAT, [5, 1, 4])], [("h", FLOAT, [1, 1, 8])],
-                           constants={"w": np.zeros((1, 32, 4), "f4"), "r": np.zeros((1, 32, 8), "f4")}))  # fmt: skip
-    (opaque,) = graph.nodes
-    assert opaque.op == "opaque"
-    assert opaque.outputs == ("h",)
-    assert graph.weights == ("w", "r")
-
-
 def test_a_loop_reads_what_its_body_takes_from_outside() -> None:
     body = helper.make_graph(
         [helper.make_node("Identity", ["go"], ["on"]), helper.make_node("Mul", ["state", "outer"], ["next"])], "body",

@@ -11,6 +11,7 @@ from fusesolve.importers.onnx_ops.indexing import INDEXING
 from fusesolve.importers.onnx_ops.movement import MOVEMENT
 from fusesolve.importers.onnx_ops.normalise import NORMALISATION
 from fusesolve.importers.onnx_ops.quantise import QUANTISATION
+from fusesolve.importers.onnx_ops.recurrent import RECURRENCES
 from fusesolve.importers.onnx_ops.reduction import REDUCTIONS
 from fusesolve.importers.onnx_ops.window import WINDOWS
 
@@ -27,5 +28,6 @@ HANDLERS: Mapping[str, Handler] = MappingProxyType(
         **NORMALISATION,
         **QUANTISATION,
         **ATTENTION,
+        **RECURRENCES,
     }
 )
