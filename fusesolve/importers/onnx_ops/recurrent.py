@@ -1,6 +1,6 @@
-"""ONNX recurrences (LSTM, GRU, RNN), written out step by step; all else about them: the ONNX operator specification.
+"""ONNX recurrences (LSTM, GRU, RNN), written out step by step. Source of the formulas: the ONNX operator specification.
 
-Shapes by its letters: T steps, N sequences of a batch, I features, H hidden units, D directions, and G gates of a cell
+Shapes: T steps, N sequences of a batch, I features, H hidden units, D directions, and G gates of a cell
 (4, 3, 1). The product of all steps' features with the weights is one; each step adds its state's product. A state that
 starts at zero is None, and what it would be multiplied with is not emitted.
 """
