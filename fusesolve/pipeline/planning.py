@@ -53,6 +53,10 @@ class Clock:
         """Whether half of the limit is used: what is left belongs to pricing and solving."""
         return self.limit is not None and time.monotonic() - self.started > 0.5 * self.limit
 
+    def solving_due(self) -> bool:
+        """Whether three quarters of the limit are used: what is left belongs to solving."""
+        return self.limit is not None and time.monotonic() - self.started > 0.75 * self.limit
+
     def hurry(self) -> None:
         """Leave only a moment: the caller was interrupted and wants what there is."""
         self.limit = time.monotonic() - self.started + HURRY_S
@@ -74,6 +78,7 @@ class Planning:
     clock: Clock
     warnings: tuple[str, ...]
     report: Report | None = None
+    start: tuple[Kernel, ...] = ()  # kernels of a plan that is known already, where there is one
 
     def solve(
         self, *, together: Sequence[Sequence[str]] = (), apart: Sequence[Sequence[str]] = (),
@@ -96,8 +101,9 @@ class Planning:
             self.priced, kernels, recompute=self.options.recompute, max_kernels=self.options.max_kernels,
             max_memory=self.options.max_memory,
         )  # fmt: skip
-        position = {(k.members, k.writes): i for i, k in enumerate(columns.kernels)} if warm else {}
-        start = [position[key] for k in warm if (key := (k.members, k.writes)) in position]
+        known = warm or (self.start if strategy == "cpsat" else ())
+        position = {(k.members, k.writes): i for i, k in enumerate(columns.kernels)} if known else {}
+        start = [position[key] for k in known if (key := (k.members, k.writes)) in position]
         result = self._run(columns, strategy, start)
         refined = refine_plan(self.priced, columns, result, self.options.objective, self._limits())
         _check(columns, refined)
@@ -206,12 +212,14 @@ def price_planning(
         report(Event(stage="price", candidates=len(space.kernels)))
     prices = PriceOptions(launch=options.launch, implementation=options.implementation)
     priced = price_space(space, profile, prices) if priced is None else priced
+    start: tuple[Kernel, ...] = ()
     if space.cut_by:
-        priced = seed_space(priced)
+        seeded = seed_space(priced, clock.solving_due)
+        priced, start = seeded.priced, seeded.start
     elif profile.kind in PACKERS and options.strategy == "cpsat":
         priced = pack_space(priced, Limits(time_s=clock.left(), seed=options.seed), late=clock.half_gone)
     clock.lap("price", since)
     return Planning(
         graph=graph, profile=profile, options=options, priced=priced, workers=workers, clock=clock, warnings=warnings,
-        report=report,
+        report=report, start=start,
     )  # fmt: skip

@@ -36,6 +36,7 @@ def _stretches(context: Context, end: int) -> list[Members]:
     A single operator is always one, so that every order has a cut.
     """
     found: list[Members] = [(end,)]
+    context.check_time()
     for start in range(end - 1, max(-1, end - MEMBER_LIMIT), -1):
         stretch = tuple(range(start, end + 1))
         facts = build_nest(context.program, stretch).facts

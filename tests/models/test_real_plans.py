@@ -13,7 +13,7 @@ from tests.models.graphs import load_model
 pytestmark = pytest.mark.models
 
 PROFILES = ("a100", "h100", "mobile-npu")
-LIMIT_S = {"mobile-npu": 25.0}  # one model takes all of its time, for a proof within 0.2 % instead of the optimum
+LIMIT_S = {"mobile-npu": 45.0}  # one model takes all of its time, for a proof within 0.2 % instead of the optimum
 LANGUAGE_AND_SPEECH = ("minilm", "minilm-int8", "pp-ocr-det", "pp-ocr-rec", "pp-ocr-cls", "magika", "basic-pitch")
 
 

@@ -16,7 +16,7 @@ from fusesolve.graph import AttrValue, Literal, Operand, TensorType
 from fusesolve.importers.onnx_lower import Handler
 from fusesolve.importers.onnx_node import NodeView
 
-STEPS = 32  # steps, over both directions, that are written out at most; a longer recurrence is opaque
+STEPS = 128  # steps, over both directions, that are written out at most; a longer recurrence is opaque
 LETTERS = ("X", "W", "R", "B", "lengths", "h", "c", "P")  # the operands
 _LENGTHS, _STATE, _CELL, _PEEPHOLES = 4, 5, 6, 7
 
