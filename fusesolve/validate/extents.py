@@ -120,12 +120,11 @@ class AtomTable:
 
     def _join_groups(self, item: _Grouped) -> tuple[Atom, ...]:
         """Make the atoms of groups the same on both sides, and those of parts and weights; returns the former."""
-        apart, whole = self.of(item.apart), self.of(item.whole)
-        inner = len(self.of((item.w, 1)))
-        outer = len(apart) - inner
+        apart, whole, part = self.of(item.apart), self.of(item.whole), self.of((item.w, 1))
+        outer = len(apart) - len(part)
         self._join(apart[:outer], whole[:outer])
-        self._join(apart[outer:], self.of((item.w, 1)))
-        return tuple(self.find(atom) for atom in apart[:outer])
+        self._join(apart[outer:], part)
+        return apart[:outer]
 
     def _join_view(self, graph: Graph, node: Node) -> None:
         sides = []
