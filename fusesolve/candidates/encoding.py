@@ -40,15 +40,18 @@ class Encoding:
 class Encoder:
     """Encodes stretches `[low, high]` of a program; operators that look alike share a structure number.
 
-    Whether an operator is in `separable`, and how its unit (`units[i]`) lies around it, is part of its looks.
+    Whether an operator is in `separable`, and how its unit (`units[i]`) lies around it, is part of its looks. So is how
+    far its readers are, but for those that nothing else joins (`alone`): growth never goes there, wherever they are.
     """
 
     def __init__(
-        self, program: Program, separable: frozenset[int] = frozenset(), units: Sequence[tuple[int, ...]] = ()
-    ) -> None:
+        self, program: Program, separable: frozenset[int] = frozenset(), units: Sequence[tuple[int, ...]] = (),
+        alone: frozenset[int] = frozenset(),
+    ) -> None:  # fmt: skip
         self.program = program
         self.separable = separable
         self.units = units
+        self.alone = alone
         interned: dict[Hashable, int] = {}
         looks = [interned.setdefault(self._look(index), len(interned)) for index in range(len(program.operators))]
         self.looks = np.array(looks, dtype=np.int32)
@@ -68,18 +71,21 @@ class Encoder:
             for read in op.reads
         )  # fmt: skip
         writes = tuple((program.storage[v].type, program.storage[v].required) for v in op.writes)
-        succs = tuple(succ - index for succ in program.succs[index])
+        succs = tuple(None if succ in self.alone else succ - index for succ in program.succs[index])
         name = program.graph.nodes[op.node].op
         loops = (op.out, op.red, op.points, op.reduced)
         beside = tuple(other - index for other in program.siblings[index])
         unit = tuple(other - index for other in self.units[index]) if self.units else ()
-        alone = index in self.separable
+        if index in self.alone and unit[0] < 0:
+            unit = ()  # growth begins at the first of the unit and does not come to the others
+        single = index in self.separable
         changes = program.overwrites.get(index)
         read = [read.storage for read in op.reads]
         destroyed = None if changes is None else (read.index(changes), -1) if changes in read else (-1, changes)
         return (
-            op.kind, name, op.work, op.linear, op.is_double, alone, loops, reads, writes, succs, beside, unit, destroyed
-        )
+            op.kind, name, op.work, op.linear, op.is_double, single, loops, reads, writes, succs, beside, unit,
+            destroyed,
+        )  # fmt: skip
 
     def _chain(self) -> None:
         """For each read of each operator: its storage, how far back it was touched before, and by what."""

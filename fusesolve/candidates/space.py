@@ -147,7 +147,7 @@ class _Enumerator:
         self.late = late
         returning = recompute and len(program.operators) <= RETURNING_OPERATORS
         self.grower = Grower(program, separable, RETURNING_VALUES if returning else 0)
-        self.encoder = Encoder(program, separable, self.grower.unit)
+        self.encoder = Encoder(program, separable, self.grower.unit, self.grower.alone)
         self.placements = Placements(self.encoder)
         self.workloads: dict[Workload, int] = {}
         self.memo: dict[tuple[Hashable, ...], list[_Entry]] = {}

@@ -2,15 +2,16 @@
 
 from functools import cache
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fusesolve.builder import GraphBuilder
 from fusesolve.candidates.grow import chain_units
 from fusesolve.candidates.loops import build_nest
-from fusesolve.candidates.program import build_program
+from fusesolve.candidates.program import Program, build_program
 from fusesolve.candidates.space import _Enumerator, enumerate_kernels, inspect_group
-from fusesolve.graph import Graph
+from fusesolve.graph import DType, Graph, TensorType
 from fusesolve.group import FusionGroup
 from fusesolve.legality import may_grow
 from tests.property.random_graphs import connected_convex_sets, graphs, is_connected, is_convex
@@ -165,7 +166,7 @@ def two_copies(graph: Graph) -> Graph:
 class _Forgetful(dict):
     """A memo that remembers nothing."""
 
-    def get(self, key, default=None):
+    def setdefault(self, key, default=None):
         return default
 
 
@@ -174,15 +175,50 @@ def described(space) -> list[tuple]:
     return sorted((k.members, k.reads, k.writes, k.full, repr(space.workloads[k.unique])) for k in space.kernels)
 
 
+def with_and_without_memo(program, recompute) -> tuple:
+    plain = _Enumerator(program, recompute, frozenset(), lambda: False)
+    plain.memo = _Forgetful()
+    found = enumerate_kernels(program, recompute=recompute), plain.run()
+    assert described(found[0]) == described(found[1])
+    return found
+
+
 @SOME
 @given(MIXES.flatmap(lambda kinds: graphs(most=7, kinds=kinds)), RECOMPUTE)
 def test_the_memo_changes_the_work_and_not_the_kernels(graph, recompute):
-    program = build_program(two_copies(graph))
-    plain = _Enumerator(program, recompute, frozenset(), lambda: False)
-    plain.memo = _Forgetful()
-    without, with_memo = plain.run(), enumerate_kernels(program, recompute=recompute)
-    assert described(with_memo) == described(without)
-    assert with_memo.walked <= without.walked
+    with_memo, without = with_and_without_memo(build_program(two_copies(graph)), recompute)
+    assert with_memo.walked < without.walked or not without.walked
+
+
+def states(steps: int, returns: bool) -> Program:
+    """A recurrence whose states are joined at the end; with `returns` what joins them goes back into a last step."""
+    builder = GraphBuilder("states")
+    builder.input("x", TensorType(DType.F32, (64, 64)))
+    builder.input("w", TensorType(DType.F32, (64, 64)), weight=True)
+    state, made = "x", []
+    for step in range(steps):
+        product = builder.one("matmul", [state, "w"])
+        given = builder.one("slice", ["x"], {"axis": 0, "start": step, "end": step + 1})
+        state = builder.one("tanh", [builder.one("add", [product, given])])
+        made.append(builder.one("relu", [state]) if step % 2 else state)
+    joined = builder.one("concat", made, {"axis": 1})
+    if returns:
+        part = builder.one("slice", [joined], {"axis": 1, "start": 0, "end": 64})
+        builder.output(builder.one("exp", [builder.one("add", [part, state])]))
+    builder.output(joined)
+    return build_program(builder.build())
+
+
+@pytest.mark.parametrize("returns", [False, True])
+@pytest.mark.parametrize("recompute", [False, True])
+@pytest.mark.parametrize("steps", [4, 7, 12])
+def test_states_that_a_wide_concat_reads_far_away(steps, recompute, returns):
+    """Up to six sources may be computed in place, so that the concat is near; beyond, it is alone, wherever it is."""
+    with_memo, without = with_and_without_memo(states(steps, returns), recompute)
+    if steps == 12:
+        assert with_memo.walked < 0.6 * without.walked
+        more = enumerate_kernels(states(16, returns), recompute=recompute)
+        assert more.walked == with_memo.walked
 
 
 @SOME

@@ -184,12 +184,12 @@ _Step: TypeAlias = Callable[[_Direction, str, str | None, str | None], tuple[str
 
 
 def _rnn_step(cell: _Direction, given: str, h: str | None, c: str | None) -> tuple[str, str | None]:
-    return cell.act(cell.add(given, None if h is None else cell.times(h, 0, 1)), 0), c
+    return cell.act(cell.add(None if h is None else cell.times(h, 0, 1), given), 0), c
 
 
 def _lstm_step(cell: _Direction, given: str, h: str | None, c: str | None) -> tuple[str, str | None]:
     node = cell.node
-    total = cell.add(given, None if h is None else cell.times(h, 0, 4))
+    total = cell.add(None if h is None else cell.times(h, 0, 4), given)
 
     def gate(number: int, peephole: int, state: str | None) -> str:
         value = cell.gate(total, number)
@@ -214,13 +214,13 @@ def _gru_step(cell: _Direction, given: str, h: str | None, c: str | None) -> tup
     recurrent = None if product is None and bias is None else cell.add(product, bias)
 
     def gate(number: int) -> str:
-        return cell.act(cell.add(cell.gate(given, number), recurrent and cell.gate(recurrent, number)), 0)
+        return cell.act(cell.add(recurrent and cell.gate(recurrent, number), cell.gate(given, number)), 0)
 
     candidate = cell.gate(given, 2)
     if apart and recurrent is not None:
-        candidate = node.emit("add", candidate, node.emit("mul", gate(1), cell.gate(recurrent, 2)))
+        candidate = node.emit("add", node.emit("mul", gate(1), cell.gate(recurrent, 2)), candidate)
     elif h is not None:
-        candidate = node.emit("add", candidate, cell.times(node.emit("mul", gate(1), h), 2, 3))
+        candidate = node.emit("add", cell.times(node.emit("mul", gate(1), h), 2, 3), candidate)
     update = gate(0)
     new = node.emit("mul", node.emit("sub", Literal(1.0), update), cell.act(candidate, 1))
     return new if h is None else node.emit("add", new, node.emit("mul", update, h)), c
