@@ -8,6 +8,7 @@ from fusesolve.candidates.grow import closure
 from fusesolve.candidates.loops import build_nest
 from fusesolve.candidates.pricing import Priced, limit_refusal, nanoseconds_of
 from fusesolve.candidates.program import Operator, Program, Read
+from fusesolve.candidates.siblings import share_operand
 from fusesolve.candidates.space import DROPPED_WRITES, Kernel, inspect_group
 from fusesolve.errors import FusesolveError
 from fusesolve.group import FusionGroup, Refusal
@@ -117,13 +118,26 @@ class Context:
         return inspect_group(self.program, build_nest(self.program, members), writes)
 
     def is_stated(self, kernel: Kernel) -> bool:
-        """Whether the stated space has kernels like this one: few writes left to others, and convex.
+        """Whether the stated space has kernels like this one: few writes left out, convex, products that may share.
 
         Sets that are not convex but wait for nothing of their own are in it where they hold no contraction, one value
         leads back into them, and their hull is no kernel (`Grower`); this answers for the convex ones.
         """
         needed = self.touched(kernel.members)[1]
-        return self.is_convex(kernel.members) and len(needed.difference(kernel.writes)) <= DROPPED_WRITES
+        few = len(needed.difference(kernel.writes)) <= DROPPED_WRITES
+        return few and self.is_convex(kernel.members) and self._may_share(kernel.members)
+
+    def _may_share(self, members: Members) -> bool:
+        """Whether the products of a kernel that has several side by side may join it one after the other."""
+        nest = build_nest(self.program, members)
+        if not nest.facts.side_by_side:
+            return True
+        waiting = {members[head] for head in nest.heads}
+        reached = {waiting.pop()}
+        while near := {m for m in waiting if any(share_operand(self.program, head, m) for head in reached)}:
+            reached |= near
+            waiting -= near
+        return not waiting
 
     def _waits_for_itself(self, members: Members, writes: Iterable[int]) -> bool:
         """Whether something written leads to something read: what the group computes only for itself does not count."""

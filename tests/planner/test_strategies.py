@@ -1,5 +1,6 @@
 """No strategy beats the optimum, every policy makes a plan, and the policies choose what the real compilers chose."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from fusesolve.comparison import compare_planning
 from fusesolve.hardware_yaml import load_profile
 from fusesolve.importers import bundled_graphs
+from fusesolve.importers.native import parse_native
 from fusesolve.peers import load_partition, map_partition
 from fusesolve.pipeline import PlanOptions, begin
 from fusesolve.pipeline.policy import follow_policy
@@ -36,6 +38,19 @@ def test_on_random_graphs_no_strategy_beats_the_optimum(graph, profile):
     found = compare_planning(begin(graph, PROFILES[profile], PlanOptions(), workers=1))
     assert found.status == "OPTIMAL"
     assert not [row for row in found.rows if row.ratio < 1 and row.in_space]
+
+
+def test_products_side_by_side_whose_own_operands_are_computed_are_beyond_the_space():
+    """A stretch of `dp` that is one kernel and faster than the optimum: growth does not join the two products."""
+    text = {
+        "format": "fusesolve-graph/1", "name": "g", "inputs": ["x: f32[6,4]", "w: f32[4,6]"], "outputs": ["b", "d"],
+        "ops": ["a = exp(x)", "b = matmul(a, w)", "c = mul(a, 0.5)", "d = matmul(c, w)"],
+    }  # fmt: skip
+    graph = parse_native(json.dumps(text), "g", {}, False)
+    found = compare_planning(begin(graph, PROFILES["a100"], PlanOptions(), workers=1))
+    row = next(row for row in found.rows if row.name == "dp")
+    assert row.kernels == 1 and row.ratio < 1 and not row.in_space
+    assert next(row for row in found.rows if row.name == "cpsat").in_space
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
