@@ -227,3 +227,35 @@ def test_an_activation_outside_the_standard_is_opaque() -> None:
 def test_activations_of_another_number_are_an_error() -> None:
     with pytest.raises(InputError, match=r"node 'rnn' \(LSTM\): 2 activations are given, not 3"):
         layer_of("LSTM", 2, set(), activations=["Tanh", "Tanh"]).graph({"W", "R"}, {"h"})
+
+
+WRONG = {
+    "W": (lambda layer: layer.arrays.update(W=np.zeros((1, 11, 4), "f4")), "W is [1, 11, 4], not [1, 12, 4]"),
+    "R": (lambda layer: layer.arrays.update(R=np.zeros((1, 12, 5), "f4")), "W is [1, 12, 4], not [1, 20, 4]"),
+    "rank": (lambda layer: layer.arrays.update(R=np.zeros((12, 3), "f4")), "X and R have 3 axes, not 3 and 2"),
+    "B": (lambda layer: layer.arrays.update(B=np.zeros((1, 12), "f4")), "B is [1, 12], not [1, 24]"),
+    "h": (lambda layer: layer.arrays.update(h=np.zeros((1, 1, 3), "f4")), "h is [1, 1, 3], not [1, 2, 3]"),
+    "P": (lambda layer: layer.arrays.update(P=np.zeros((1, 3), "f4")), "P is [1, 3], not [1, 9]"),
+    "lengths": (lambda layer: layer.arrays.update(lengths=np.ones(3, "i4")), "lengths is [3], not [2]"),
+    "hidden": (lambda layer: setattr(layer, "hidden", 4), "hidden_size is 4, but R has 3 columns"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_malformed_recurrence_is_one_clear_line(what: str) -> None:
+    change, line = WRONG[what]
+    layer = layer_of("LSTM", 2, set())
+    change(layer)
+    with pytest.raises(InputError) as raised:
+        layer.graph({"W", "R"}, {"h"})
+    assert line in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_an_unknown_direction_is_one_clear_line() -> None:
+    """With a declared result: inference leaves its shape open, and lowering then says what is wrong."""
+    node = helper.make_node("RNN", ["x", "w", "r"], ["", "h"], name="rnn", direction="sideways")
+    shapes = {"x": (2, 1, 4), "w": (1, 3, 4), "r": (1, 3, 3)}
+    proto = model([node], [(name, FLOAT, shape) for name, shape in shapes.items()], [("h", FLOAT, (1, 1, 3))])
+    with pytest.raises(InputError, match=r"node 'rnn' \(RNN\): direction is 'sideways', not one of forward, reverse"):
+        imported(proto)

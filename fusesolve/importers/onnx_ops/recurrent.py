@@ -18,7 +18,8 @@ from fusesolve.importers.onnx_node import NodeView
 
 STEPS = 128  # steps, over both directions, that are written out at most; a longer recurrence is opaque
 LETTERS = ("X", "W", "R", "B", "lengths", "h", "c", "P")  # the operands
-_LENGTHS, _STATE, _CELL, _PEEPHOLES = 4, 5, 6, 7
+_BIAS, _LENGTHS, _STATE, _CELL, _PEEPHOLES = 3, 4, 5, 6, 7
+_DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}  # each: backwards?
 
 Activation: TypeAlias = Callable[[NodeView, str], str]
 
@@ -122,7 +123,12 @@ class _Direction:
     def bias(self, recurrent: bool) -> str:
         """The biases of the features' or of the state's product, [1, G H]."""
         size = self.gates * self.hidden
-        return self.rows(3, size, 2 * size) if recurrent else self.rows(3, 0, size)
+        return self.rows(_BIAS, size, 2 * size) if recurrent else self.rows(_BIAS, 0, size)
+
+    @property
+    def resets_product(self) -> bool:
+        """GRU: whether the reset acts on the state's product, whose bias then stays with it, else on the state."""
+        return self.gates == 3 and bool(self.node.attr("linear_before_reset", 0))
 
     def times(self, state: str, first: int, last: int) -> str:
         """A state by the weights of the gates from `first` to before `last`, [N, (last - first) H]."""
@@ -165,9 +171,12 @@ class _Direction:
         own = value if self.count == 1 else node.emit("slice", value, axis=1, start=self.number, end=self.number + 1)
         return node.reshape(own, (size, self.hidden))
 
-    def given(self, x: str, bias: str | None) -> list[str]:
-        """The features' product of each step, [N, G H] each, with the bias."""
+    def given(self, x: str) -> list[str]:
+        """The features' product of each step, [N, G H] each, with the biases."""
         node = self.node
+        bias = None
+        if node.has(_BIAS):
+            bias = self.add(self.bias(recurrent=False), None if self.resets_product else self.bias(recurrent=True))
         steps, batch, features = node.known(x).shape
         size = self.gates * self.hidden
         flat = node.reshape(x, (steps * batch, features))
@@ -208,16 +217,15 @@ def _lstm_step(cell: _Direction, given: str, h: str | None, c: str | None) -> tu
 
 def _gru_step(cell: _Direction, given: str, h: str | None, c: str | None) -> tuple[str, str | None]:
     node = cell.node
-    apart = bool(node.attr("linear_before_reset", 0))  # the reset acts on the state's product, else on the state
-    bias = cell.bias(recurrent=True) if apart and node.has(3) else None
-    product = None if h is None else cell.times(h, 0, 3 if apart else 2)
+    bias = cell.bias(recurrent=True) if cell.resets_product and node.has(_BIAS) else None
+    product = None if h is None else cell.times(h, 0, 3 if cell.resets_product else 2)
     recurrent = None if product is None and bias is None else cell.add(product, bias)
 
     def gate(number: int) -> str:
         return cell.act(cell.add(recurrent and cell.gate(recurrent, number), cell.gate(given, number)), 0)
 
     candidate = cell.gate(given, 2)
-    if apart and recurrent is not None:
+    if cell.resets_product and recurrent is not None:
         candidate = node.emit("add", node.emit("mul", gate(1), cell.gate(recurrent, 2)), candidate)
     elif h is not None:
         candidate = node.emit("add", cell.times(node.emit("mul", gate(1), h), 2, 3), candidate)
@@ -227,6 +235,25 @@ def _gru_step(cell: _Direction, given: str, h: str | None, c: str | None) -> tup
 
 
 # --- the node ---
+
+
+def _check_shapes(node: NodeView, gates: int, count: int) -> None:
+    """InputError where an operand has not the shape that the standard gives it; its inference lets that pass."""
+    x, r = node.type(0).shape, node.type(2).shape
+    if len(x) != 3 or len(r) != 3:
+        raise InputError(f"X and R have 3 axes, not {len(x)} and {len(r)}")
+    batch, hidden = x[0 if node.attr("layout", 0) else 1], r[2]
+    rows = gates * hidden
+    state = (batch, count, hidden) if node.attr("layout", 0) else (count, batch, hidden)
+    wanted: dict[int, tuple[int, ...]] = {
+        1: (count, rows, x[2]), 2: (count, rows, hidden), _BIAS: (count, 2 * rows), _LENGTHS: (batch,), _STATE: state,
+        _CELL: state, _PEEPHOLES: (count, 3 * hidden),
+    }  # fmt: skip
+    for index, shape in wanted.items():
+        if node.has(index) and node.type(index).shape != shape:
+            raise InputError(f"{LETTERS[index]} is {list(node.type(index).shape)}, not {list(shape)}")
+    if node.attr("hidden_size", hidden) != hidden:
+        raise InputError(f"hidden_size is {node.attr('hidden_size')}, but R has {hidden} columns")
 
 
 def _masks(node: NodeView, steps: int) -> list[str] | None:
@@ -251,20 +278,16 @@ class _Run:
 
 def _run(cell: _Direction, step: _Step, given: Sequence[str], masks: Sequence[str] | None, backwards: bool) -> _Run:
     node = cell.node
-    h, c = cell.start(_STATE), cell.start(_CELL) if step is _lstm_step else None
+    h, c = cell.start(_STATE), cell.start(_CELL)
     every: dict[int, str] = {}
-
-    def where(mask: str, new: str, old: Operand) -> str:
-        return node.emit("where", mask, new, old)
-
     for number in reversed(range(len(given))) if backwards else range(len(given)):
         new_h, new_c = step(cell, given[number], h, c)
         every[number] = new_h
         if masks is not None:
             mask = masks[number]
-            every[number] = where(mask, new_h, Literal(0.0))
-            new_h = where(mask, new_h, Literal(0.0) if h is None else h)
-            new_c = None if new_c is None else where(mask, new_c, Literal(0.0) if c is None else c)
+            every[number] = node.emit("where", mask, new_h, Literal(0.0))
+            new_h = node.emit("where", mask, new_h, Literal(0.0) if h is None else h)
+            new_c = new_c and node.emit("where", mask, new_c, Literal(0.0) if c is None else c)
         h, c = new_h, new_c
     assert h is not None
     return _Run([every[number] for number in range(len(given))], h, c)
@@ -278,9 +301,13 @@ def _joined(node: NodeView, parts: Sequence[str], shape: Sequence[int], batch_fi
 
 def _recurrence(step: _Step, gates: int, *activations: str) -> Handler:
     def emit(node: NodeView) -> Sequence[Operand | None] | None:
-        directions = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
-        backwards = directions[str(node.attr("direction", "forward"))]
-        count, hidden = len(backwards), node.type(2).shape[-1]
+        direction = str(node.attr("direction", "forward"))
+        if direction not in _DIRECTIONS:
+            raise InputError(f"direction is {direction!r}, not one of {', '.join(_DIRECTIONS)}")
+        backwards = _DIRECTIONS[direction]
+        count = len(backwards)
+        _check_shapes(node, gates, count)
+        hidden = node.type(2).shape[2]
         functions = _functions(node, activations, count)
         shape = node.type(0).shape
         steps, batch = (shape[1], shape[0]) if node.attr("layout", 0) else shape[:2]
@@ -295,11 +322,7 @@ def _recurrence(step: _Step, gates: int, *activations: str) -> Handler:
         for number, backward in enumerate(backwards):
             own = functions[number * len(activations) : (number + 1) * len(activations)]
             cell = _Direction(node, number, count, gates, hidden, own)
-            bias = None
-            if node.has(3):
-                apart = step is _gru_step and node.attr("linear_before_reset", 0)
-                bias = cell.add(cell.bias(recurrent=False), None if apart else cell.bias(recurrent=True))
-            runs.append(_run(cell, step, cell.given(x, bias), masks, backward))
+            runs.append(_run(cell, step, cell.given(x), masks, backward))
         every: str | None = None
         if node.wants(0):
             parts = [run.every[number] for number in range(steps) for run in runs]
