@@ -23,7 +23,7 @@ class Seeded:
     start: tuple[Kernel, ...] = ()
 
 
-def seed_space(priced: Priced, late: Callable[[], bool] | None = None) -> Seeded:
+def seed_space(priced: Priced, late: Callable[[], bool]) -> Seeded:
     """The priced space with the kernels of each seeding policy's partition beside its own.
 
     Once `late` returns True the policy that is at work is given up, and those behind it are not asked.

@@ -21,6 +21,10 @@ def small(*ops, inputs, outputs, inner=9, outer=3):
     return graph, shrink_graph(graph, inner=inner, outer=outer)
 
 
+def tiny(*ops, inputs, outputs):
+    return small(*ops, inputs=inputs, outputs=outputs, inner=5, outer=2)
+
+
 @pytest.mark.parametrize("name", GRAPHS)
 def test_bundled_graphs_shrink_and_keep_their_structure(name):
     graph = load_graph(name, bind={})
@@ -104,9 +108,9 @@ def test_a_flattened_picture_keeps_its_factors():
 
 
 def test_channels_of_a_grouped_convolution_shrink_by_groups_and_within():
-    _, found = small(
+    _, found = tiny(
         "a = conv2d(x, w; group=4)", "y = conv2d(a, v; group=8, pad=1)",
-        inputs=["x: f32[1,256,28,28]", "w: f32[512,64,1,1]", "v: f32[128,64,3,3]"], outputs=["y"], inner=5, outer=2,
+        inputs=["x: f32[1,256,28,28]", "w: f32[512,64,1,1]", "v: f32[128,64,3,3]"], outputs=["y"],
     )  # fmt: skip
     for node in found.nodes:
         group = node.attr("group")
@@ -116,10 +120,10 @@ def test_channels_of_a_grouped_convolution_shrink_by_groups_and_within():
 
 
 def test_a_channel_shuffle_between_grouped_convolutions_keeps_its_factors():
-    _, found = small(
+    _, found = tiny(
         "a = conv2d(x, w; group=4)", "b = reshape(a; to=1-4-34-28-28)", "c = transpose(b; perm=0-2-1-3-4)",
         "d = reshape(c; to=1-136-28-28)", "y = conv2d(d, v; group=136, pad=1)",
-        inputs=["x: f32[1,272,28,28]", "w: f32[136,68,1,1]", "v: f32[136,1,3,3]"], outputs=["y"], inner=5, outer=2,
+        inputs=["x: f32[1,272,28,28]", "w: f32[136,68,1,1]", "v: f32[136,1,3,3]"], outputs=["y"],
     )  # fmt: skip
     _, groups, part, _, _ = found.type_of("b").shape
     assert groups < 5 and part < 10 and found.type_of("c").shape[1:3] == (part, groups)
@@ -127,9 +131,9 @@ def test_a_channel_shuffle_between_grouped_convolutions_keeps_its_factors():
 
 
 def test_a_grouped_transposed_convolution_shrinks():
-    graph, found = small(
+    graph, found = tiny(
         "y = conv2d_transpose(x, w; group=4, stride=2)", inputs=["x: f32[1,64,28,28]", "w: f32[64,32,2,2]"],
-        outputs=["y"], inner=5, outer=2,
+        outputs=["y"],
     )  # fmt: skip
     group = found.nodes[0].attr("group")
     assert graph.type_of("y").shape[1] == 128
@@ -137,29 +141,28 @@ def test_a_grouped_transposed_convolution_shrinks():
 
 
 def test_several_channels_a_group_of_one_shrink():
-    _, found = small(
+    _, found = tiny(
         "y = conv2d(x, w; group=96)", inputs=["x: f32[1,96,28,28]", "w: f32[288,1,3,3]"], outputs=["y"],
-        inner=5, outer=2,
     )  # fmt: skip
     assert found.nodes[0].attr("group") == found.type_of("x").shape[1] < 10
     assert found.type_of("w").shape[1] == 1 and found.type_of("y").shape[1] % found.type_of("x").shape[1] == 0
 
 
 def test_groups_that_a_reshape_cuts_across_keep_their_channels():
-    _, found = small(
+    _, found = tiny(
         "a = reshape(x; to=1-6-4-28-28)", "b = reshape(a; to=1-24-28-28)", "y = conv2d(b, w; group=4)",
-        inputs=["x: f32[1,24,28,28]", "w: f32[8,6,1,1]"], outputs=["y"], inner=5, outer=2,
+        inputs=["x: f32[1,24,28,28]", "w: f32[8,6,1,1]"], outputs=["y"],
     )  # fmt: skip
     assert found.type_of("x").shape[:2] == (1, 24) and found.nodes[-1].attr("group") == 4
     assert found.type_of("x").shape[2] < 28
 
 
 def test_pictures_that_are_resized_to_one_meet_at_a_small_extent():
-    _, found = small(
+    _, found = tiny(
         "a = resize_nearest(x; to=1-24-184-184)", "b = resize_nearest(y; to=1-24-184-184)", "s = relu(y)",
         "z = add(u, v)", "c = concat(a, b, z; axis=1)",
         inputs=["u: f32[1,24,184,184]", "v: f32[1,24,184,184]", "x: f32[1,24,23,23]", "y: f32[1,24,92,92]"],
-        outputs=["c", "s"], inner=5, outer=2,
+        outputs=["c", "s"],
     )  # fmt: skip
     assert found.type_of("c").size < 50_000
     x, y, z = (found.type_of(name).shape[2] for name in "xyz")
