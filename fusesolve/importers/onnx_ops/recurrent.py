@@ -301,10 +301,7 @@ def _joined(node: NodeView, parts: Sequence[str], shape: Sequence[int], batch_fi
 
 def _recurrence(step: _Step, gates: int, *activations: str) -> Handler:
     def emit(node: NodeView) -> Sequence[Operand | None] | None:
-        direction = str(node.attr("direction", "forward"))
-        if direction not in _DIRECTIONS:
-            raise InputError(f"direction is {direction!r}, not one of {', '.join(_DIRECTIONS)}")
-        backwards = _DIRECTIONS[direction]
+        backwards = _DIRECTIONS[node.attr("direction", "forward")]  # inference knows no result for any other
         count = len(backwards)
         _check_shapes(node, gates, count)
         hidden = node.type(2).shape[2]
